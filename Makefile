@@ -1,0 +1,59 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+# Works with GNU make 3.81 (macOS) and later.
+
+PYTHON ?= python3
+VENV ?= .venv
+# What pip is asked for first, so that one may choose the build, e.g.
+#   make demo TORCH="torch --index-url https://download.pytorch.org/whl/cpu"
+TORCH ?= torch
+# The data of `make demo` and `make bench-ett`: nothing (the embedded series), a folder, or `download`.
+DATA ?=
+# More options for `make bench-ett`, e.g. ARGS="--horizons 96 --seeds 1".
+ARGS ?=
+OUT ?= benchmark-output
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The packages whose signatures carry tensor shapes; checked while their tests run.
+SHAPED_TESTS := tests/ops tests/nn tests/models
+
+.PHONY: help demo test lint docs bench-ett clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
+	@echo "Variables: DATA, TORCH, PYTHON, VENV (see the top of the Makefile)."
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make ... PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.python pyproject.toml
+	$(PIP) $(TORCH)
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) --editable ".[dev]"
+	@touch $@
+
+demo: $(VENV)/.core ## fit, forecast, score and plot in under 3 minutes
+	$(BIN)/mlrforecast demo $(if $(DATA),--data "$(DATA)")
+
+lint: $(VENV)/.dev ## ruff (rules and format) and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint ## every check that CI runs
+	$(BIN)/python -m pytest $(SHAPED_TESTS) -q --jaxtyping-packages=mlrforecast,beartype.beartype -m "not compile"
+	$(BIN)/python -m pytest
+
+docs: $(VENV)/.dev ## build the HTML pages into docs/_build
+	$(BIN)/sphinx-build -W -b html docs docs/_build/html
+
+bench-ett: $(VENV)/.core ## the ETTh1 horizon benchmark, validation folds
+	$(BIN)/mlrforecast benchmark ett --dataset ETTh1 --out "$(OUT)" $(ARGS)
+
+clean: ## remove the environment and everything built
+	rm -rf "$(VENV)" build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
