@@ -1,0 +1,153 @@
+"""Where the file of a data set is sought, how it is checked, and how it is fetched."""
+
+import hashlib
+import logging
+import lzma
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from mlrforecast._core.errors import ChecksumError, DatasetNotFoundError
+from mlrforecast.data.catalogue import DatasetCard, catalogue_folder
+
+FOLDER_VARIABLE = "MLRFORECAST_DATA"
+
+
+def read_file(card: DatasetCard, *, root: str | os.PathLike[str] | None, download: bool) -> bytes:
+    """Return the checked, decompressed content of the file of ``card``.
+
+    Sought in ``root``, in the folder named by ``MLRFORECAST_DATA`` and in the user's cache, then
+    fetched if ``download``.
+    """
+    if root is not None:
+        _check_folder(Path(root), "root")
+    if card.embedded:
+        entry = catalogue_folder() / card.embedded
+        return _checked(card, entry.read_bytes(), str(entry))
+    # Imported here since it loads requests, which few calls need; it carries no types.
+    import pooch  # type: ignore[import-untyped]
+
+    cache = Path(pooch.os_cache("mlrforecast"))
+    tried = []
+    for label, folder in _folders(root, cache):
+        if folder.is_dir() and (found := sorted(_search(folder, card.file))):
+            return _read_first_intact(card, [path for _, path in found])
+        tried.append(f"{label} ({folder})")
+    if not os.environ.get(FOLDER_VARIABLE):
+        tried.append(f"the environment variable {FOLDER_VARIABLE} (not set)")
+    if not download:
+        raise _not_found(card, [*tried, "download (switched off by download=False)"])
+    return _fetch(card, cache, tried)
+
+
+def _folders(root: str | os.PathLike[str] | None, cache: Path) -> Iterator[tuple[str, Path]]:
+    """Folders to look through, in order, each with what named it."""
+    if root is not None:
+        yield "root", Path(root)
+    if named := os.environ.get(FOLDER_VARIABLE):
+        _check_folder(Path(named), FOLDER_VARIABLE)
+        yield FOLDER_VARIABLE, Path(named)
+    yield "the user cache", cache
+
+
+def _check_folder(folder: Path, named_by: str) -> None:
+    """Refuse a path that is no folder."""
+    if not folder.is_dir():
+        raise ValueError(
+            f"{named_by} must name an existing folder, got {str(folder)!r}. "
+            "Give the folder that holds the data files, at any depth."
+        )
+
+
+def _search(folder: Path, name: str) -> Iterator[tuple[int, Path]]:
+    """Every file of this name below ``folder``, plain or ``.xz``, with its depth."""
+    for parent, _, files in os.walk(folder):
+        path = Path(parent)
+        for candidate in (name, f"{name}.xz"):
+            if candidate in files:
+                yield len(path.parts), path / candidate
+
+
+def _read_first_intact(card: DatasetCard, paths: list[Path]) -> bytes:
+    """Return the content of the first file that is the one of the card."""
+    errors = []
+    for path in paths:
+        try:
+            content = path.read_bytes()
+            if path.suffix == ".xz":
+                content = lzma.decompress(content)
+            return _checked(card, content, str(path))
+        except lzma.LZMAError as error:
+            errors.append(ChecksumError(f"{path} is no readable .xz file ({error}). Delete it."))
+        except ChecksumError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _checked(card: DatasetCard, content: bytes, where: str) -> bytes:
+    """Return ``content`` if it is what the card describes."""
+    if (found := hashlib.sha256(content).hexdigest()) == card.sha256:
+        return content
+    raise ChecksumError(
+        f"{where} is not the {card.file} of the catalogue: its content has {len(content)} bytes "
+        f"and sha256 {found}, expected {card.size} bytes and {card.sha256}. The file was altered "
+        f"or cut short: delete it and load {card.name!r} again, or put an unaltered copy there."
+    )
+
+
+def _fetch(card: DatasetCard, cache: Path, tried: list[str]) -> bytes:
+    """Download the file into the cache; nothing is left there unless it is intact."""
+    # Imported here since they are slow to load and few calls need them; no types for tqdm.
+    import pooch
+    import requests
+    from tqdm.auto import tqdm  # type: ignore[import-untyped]
+
+    altered: ChecksumError | None = None
+    for url in card.urls:
+        # disable=None: no bar where nobody watches, that is where stderr is no terminal.
+        bar = tqdm(unit="B", unit_scale=True, desc=card.file, disable=None, leave=False)
+        try:
+            with _quiet(pooch.get_logger()):
+                path = pooch.retrieve(
+                    url,
+                    known_hash=f"sha256:{card.sha256}",
+                    fname=card.file,
+                    path=cache,
+                    downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30),
+                )
+        except ValueError as error:
+            altered = ChecksumError(
+                f"{url} no longer serves the {card.file} of the catalogue, nothing was kept: "
+                f"{error} Put an unaltered copy into a folder and name it with root= or "
+                f"{FOLDER_VARIABLE}."
+            )
+        except (requests.RequestException, OSError) as error:
+            tried.append(f"{url} ({type(error).__name__}: {error})")
+        else:
+            return _checked(card, Path(path).read_bytes(), path)
+        finally:
+            bar.close()
+    raise altered or _not_found(card, tried)
+
+
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Keep a logger to warnings for a while."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _not_found(card: DatasetCard, tried: list[str]) -> DatasetNotFoundError:
+    """Say where a file was sought and what to do."""
+    places = "".join(f"\n  - {place}" for place in tried)
+    return DatasetNotFoundError(
+        f"{card.file}, the file of data set {card.name!r}, was not found. Tried:{places}\n"
+        f"Either set {FOLDER_VARIABLE} to a folder that holds it (at any depth, plain or .xz), "
+        f"or pass that folder as root=, or fetch {card.urls[0]} on a machine with internet and "
+        f"copy it there. load_dataset('synthetic') needs no file."
+    )
