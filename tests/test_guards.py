@@ -8,17 +8,12 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-HEAD = """
-import random
-from pathlib import Path
-import numpy, pytest, torch
-"""
 
 
 def run_planted(folder: Path, body: str, *options: str, data: str | None = None) -> str:
     """Run one planted test file below a copy of the conftest; give what pytest printed."""
     (folder / "conftest.py").write_text((HERE / "conftest.py").read_text())
-    (folder / "test_planted.py").write_text(HEAD + body)
+    (folder / "test_planted.py").write_text(body)
     env = {name: value for name, value in os.environ.items() if name != "MLRFORECAST_DATA"}
     if data is not None:
         env["MLRFORECAST_DATA"] = data
@@ -31,6 +26,9 @@ def test_each_trace_is_caught_and_named(tmp_path: Path) -> None:
     printed = run_planted(
         tmp_path,
         """
+import random
+from pathlib import Path
+import numpy, pytest, torch
 def test_python(): random.random()
 def test_numpy(): numpy.random.rand()
 def test_torch(): torch.rand(1)
@@ -62,6 +60,7 @@ def test_shared_files_are_found_by_name_or_counted_as_left_out(tmp_path: Path) -
     (data / "deep" / "er").mkdir(parents=True)
     (data / "deep" / "er" / "a.csv.xz").touch()
     body = """
+import pytest
 @pytest.mark.shared
 def test_found(shared_file): assert shared_file("a.csv").name == "a.csv.xz"
 @pytest.mark.shared
