@@ -1,0 +1,37 @@
+"""Pure tensor functions: levels of a partition, scores, and attention.
+
+The definition, its options and its costs are in the ``README.md`` beside this file.
+"""
+
+from mlrforecast.ops.attention import (
+    BackendChoice,
+    explain_backend,
+    mlr_attention,
+    standard_attention,
+)
+from mlrforecast.ops.levels import (
+    block_ids,
+    check_levels,
+    halving_block_sizes,
+    is_nested,
+    level_flops,
+    newest_whole_offset,
+    shared_levels,
+)
+from mlrforecast.ops.scores import level_scales, mlr_scores
+
+__all__ = [
+    "BackendChoice",
+    "block_ids",
+    "check_levels",
+    "explain_backend",
+    "halving_block_sizes",
+    "is_nested",
+    "level_flops",
+    "level_scales",
+    "mlr_attention",
+    "mlr_scores",
+    "newest_whole_offset",
+    "shared_levels",
+    "standard_attention",
+]

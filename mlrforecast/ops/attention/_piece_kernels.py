@@ -1,0 +1,129 @@
+"""PyTorch's attention kernels that also return, or take, the log-sum-exp of each row.
+
+They are reached as ``torch.ops.aten`` operators because the public function returns the output
+alone. Tensors are (N, H, T, E) of one width E; the log-sum-exp is (N, H, T).
+"""
+
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+__all__ = ["Gradients", "attend_piece", "attend_piece_backward", "width_multiple"]
+
+Gradients: TypeAlias = tuple[Tensor, Tensor, Tensor]
+
+_aten = torch.ops.aten
+
+
+def width_multiple(device: torch.device) -> int:
+    """Return what the width of a piece must be a multiple of."""
+    return 1 if device.type == "cpu" else 8
+
+
+def attend_piece(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    """Return the output of one piece and the log-sum-exp of its rows."""
+    if q.device.type == "cpu":
+        out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(
+            q, k, v, 0.0, causal, attn_mask=bias, scale=scale
+        )
+    elif _takes_flash(q, bias):
+        out, lse = _aten._scaled_dot_product_flash_attention(
+            q, k, v, 0.0, causal, False, scale=scale
+        )[:2]
+    else:
+        out, lse = _aten._scaled_dot_product_efficient_attention(
+            q, k, v, _aligned(bias, q, k), True, 0.0, causal, scale=scale
+        )[:2]
+    return out, lse[..., : q.shape[2]]
+
+
+def attend_piece_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    bias: Tensor | None,
+    *,
+    causal: bool,
+    scale: float,
+) -> Gradients:
+    """Return the gradients of one piece, given the output and log-sum-exp of the whole rows."""
+    if q.device.type == "cpu":
+        gradients = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            grad, q, k, v, out, lse, 0.0, causal, attn_mask=bias, scale=scale
+        )
+    elif _takes_flash(q, bias):
+        gradients = _flash_backward(grad, q, k, v, out, lse, causal=causal, scale=scale)
+    else:
+        seed = torch.zeros((), dtype=torch.int64, device=q.device)
+        gradients = _aten._scaled_dot_product_efficient_attention_backward(
+            grad,
+            q,
+            k,
+            v,
+            _aligned(bias, q, k),
+            out,
+            # The kernel reads rows in groups of 32; infinity makes the weights of the rest 0.
+            pad(lse, (0, -lse.shape[-1] % 32), value=float("inf")),
+            seed,
+            seed,
+            0.0,
+            [True, True, True, False],
+            causal,
+            scale=scale,
+        )
+    grad_q, grad_k, grad_v = gradients[:3]
+    return grad_q, grad_k, grad_v
+
+
+def _takes_flash(q: Tensor, bias: Tensor | None) -> bool:
+    """Whether the CUDA flash kernel serves the piece: half precision and no mask."""
+    return bias is None and q.dtype in (torch.float16, torch.bfloat16)
+
+
+def _flash_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    *,
+    causal: bool,
+    scale: float,
+) -> Gradients:
+    """Call the CUDA flash kernel for a batch of equal lengths, without dropout."""
+    empty = torch.empty(0, dtype=torch.int32, device=q.device)
+    seed = torch.zeros(2, dtype=torch.uint64, device=q.device)
+    grad_q, grad_k, grad_v = _aten._scaled_dot_product_flash_attention_backward(
+        grad,
+        q,
+        k,
+        v,
+        out,
+        lse,
+        empty,
+        empty,
+        q.shape[2],
+        k.shape[2],
+        0.0,
+        causal,
+        seed,
+        seed[:0],
+        scale=scale,
+    )
+    return grad_q, grad_k, grad_v
+
+
+def _aligned(bias: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
+    """Expand a mask to (N, H, T, S) with rows that begin at multiples of 16 elements."""
+    if bias is None:
+        return None
+    padded = pad(bias, (0, -k.shape[2] % 16))[..., : k.shape[2]]
+    return padded.expand(q.shape[0], q.shape[1], q.shape[2], k.shape[2])

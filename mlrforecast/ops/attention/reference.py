@@ -1,0 +1,61 @@
+"""Attention written out with the full score matrix: slow, general, and the oracle of the rest."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from mlrforecast.ops.attention._case import AttentionCase
+from mlrforecast.ops.scores.mlr import mlr_scores
+
+__all__ = ["reference_attention", "refusal"]
+
+
+def refusal(case: AttentionCase) -> str | None:
+    """Return why a case cannot be served: the reference serves every case."""
+    del case
+    return None
+
+
+def reference_attention(
+    q: Float[Tensor, "B H T R"],
+    k: Float[Tensor, "B H T R"],
+    v: Float[Tensor, "B H T V"],
+    case: AttentionCase,
+    key_mask: Bool[Tensor, "B T"] | None = None,
+) -> Float[Tensor, "B H T V"]:
+    """Attend through the dense score matrix, in float32 at least.
+
+    Parameters
+    ----------
+    q, k : Tensor of shape (B, H, T, R)
+        Queries and keys.
+    v : Tensor of shape (B, H, T, V)
+        Values.
+    case : AttentionCase
+        The checked call.
+    key_mask : bool Tensor of shape (B, T), optional
+        True where a key may be attended.
+
+    Returns
+    -------
+    Tensor of shape (B, H, T, V)
+        In the dtype of ``v``; 0 in rows that may attend no key.
+    """
+    work = torch.promote_types(q.dtype, torch.float32)
+    scores = mlr_scores(
+        q.to(work),
+        k.to(work),
+        ranks=case.ranks,
+        block_sizes=case.block_sizes,
+        offset=case.offset,
+        level_scale=case.scales,
+        divide_by_shared_levels=case.divide_by_shared_levels,
+    )
+    visible = case.visible(key_mask)
+    if case.link == "softmax":
+        # A row without any visible key would be 0/0, so it is normalised over all keys first.
+        normalised_over = visible | ~visible.any(-1, keepdim=True)
+        scores = scores.masked_fill(~normalised_over, float("-inf")).softmax(-1)
+    weights = scores.masked_fill(~visible, 0.0)
+    weights = torch.nn.functional.dropout(weights, case.dropout_p, training=case.dropout_p > 0)
+    return (weights @ v.to(work)).to(v.dtype)

@@ -1,0 +1,382 @@
+"""Levels of a partition: how a sequence is cut into blocks, coarse to fine."""
+
+import itertools
+import math
+import operator
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+__all__ = [
+    "block_ids",
+    "check_levels",
+    "halving_block_sizes",
+    "is_nested",
+    "level_flops",
+    "newest_whole_offset",
+    "shared_levels",
+]
+
+
+def check_levels(
+    length: int,
+    ranks: Sequence[int],
+    block_sizes: Sequence[int | None] | None = None,
+    *,
+    num_blocks: Sequence[int] | None = None,
+) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+    """Check a description of levels and return it in its canonical form.
+
+    Levels run coarse to fine. With neither ``block_sizes`` nor ``num_blocks`` every level halves
+    the blocks of the one before, see :func:`halving_block_sizes`.
+
+    Parameters
+    ----------
+    length : int, at least 1
+        Time steps of the sequence.
+    ranks : sequence of int, one per level, each at least 1
+        Columns of the head width that each level owns.
+    block_sizes : sequence of int or None, one per level, optional
+        Time steps of a block, never growing from one level to the next. ``None`` is one block
+        over the whole sequence, however long.
+    num_blocks : sequence of int, one per level, optional
+        The same as counts, never shrinking: a level gets the shortest blocks that need at most
+        that many, a multiple of the next level's where the counts divide. 1 means ``None``.
+
+    Returns
+    -------
+    ranks : tuple of int
+    block_sizes : tuple of int or None
+
+    Raises
+    ------
+    ValueError
+        If a rank, size or count is out of range, their order is not coarse to fine, their
+        numbers differ, or both ``block_sizes`` and ``num_blocks`` are given.
+    TypeError
+        If an entry is not an integer.
+
+    Examples
+    --------
+    >>> check_levels(96, [4, 2, 2])
+    ((4, 2, 2), (None, 48, 24))
+    >>> check_levels(96, (6, 2), num_blocks=(1, 8))
+    ((6, 2), (None, 12))
+    """
+    length = _positive(length, "length")
+    checked = tuple(_positive(rank, f"ranks[{lvl}]") for lvl, rank in enumerate(ranks))
+    if not checked:
+        raise ValueError("`ranks` must name at least one level, got an empty sequence.")
+    if block_sizes is not None and num_blocks is not None:
+        raise ValueError("Give `block_sizes` or `num_blocks`, not both.")
+    if num_blocks is not None:
+        _check_count(num_blocks, "num_blocks", len(checked))
+        return checked, _sizes_of_counts(length, num_blocks)
+    if block_sizes is None:
+        return checked, halving_block_sizes(length, len(checked))
+    _check_count(block_sizes, "block_sizes", len(checked))
+    return checked, _check_sizes(block_sizes)
+
+
+def halving_block_sizes(length: int, num_levels: int) -> tuple[int | None, ...]:
+    """Cut a sequence into 1, 2, 4, ... blocks, nested whatever its length.
+
+    The finest block has ``b = ceil(length / 2**(num_levels - 1))`` steps and each coarser level
+    twice as many; the coarsest is the whole sequence.
+
+    Parameters
+    ----------
+    length : int, at least 1
+        Time steps of the sequence.
+    num_levels : int, at least 1
+        Number of levels.
+
+    Returns
+    -------
+    tuple of int or None
+        Block sizes, coarse to fine, the first ``None``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is less than 1.
+
+    Examples
+    --------
+    >>> halving_block_sizes(96, 4)
+    (None, 48, 24, 12)
+    >>> halving_block_sizes(100, 4)
+    (None, 52, 26, 13)
+    """
+    length, num_levels = _positive(length, "length"), _positive(num_levels, "num_levels")
+    finest = -(-length // 2 ** (num_levels - 1))
+    return (None, *(finest * 2**lvl for lvl in range(num_levels - 2, -1, -1)))
+
+
+def newest_whole_offset(length: int, block_sizes: Sequence[int | None]) -> int:
+    """Return the offset that makes the newest block whole on every level.
+
+    Blocks are then counted back from the end of the sequence; the oldest block of a level may be
+    short instead.
+
+    Parameters
+    ----------
+    length : int, at least 1
+        Time steps of the sequence.
+    block_sizes : sequence of int or None
+        Block sizes, coarse to fine.
+
+    Returns
+    -------
+    int
+        ``-length`` modulo the largest finite block (for sizes that are not nested, modulo their
+        least common multiple).
+
+    Raises
+    ------
+    ValueError
+        If ``length`` or a block size is less than 1, or the sizes grow.
+
+    Examples
+    --------
+    >>> newest_whole_offset(100, (None, 64, 32))
+    28
+    >>> block_ids(10, (4,), offset=newest_whole_offset(10, (4,)))
+    tensor([[0, 0, 1, 1, 1, 1, 2, 2, 2, 2]])
+    """
+    finite = [size for size in _check_sizes(block_sizes) if size is not None]
+    return -_positive(length, "length") % math.lcm(*finite)
+
+
+def block_ids(
+    length: int,
+    block_sizes: Sequence[int | None],
+    *,
+    offset: int = 0,
+    device: torch.device | str | None = None,
+) -> Int[Tensor, "num_levels T"]:
+    """Return the number of the block of each position, ``floor((i + offset) / size)``.
+
+    Parameters
+    ----------
+    length : int, at least 1
+        Time steps of the sequence.
+    block_sizes : sequence of int or None
+        Block sizes, coarse to fine; ``None`` gives zeros.
+    offset : int, at least 0, default 0
+        Steps by which the first position lies inside the block grid.
+    device : torch.device or str, optional
+        Where the result is made.
+
+    Returns
+    -------
+    Tensor of shape (num_levels, T), int64
+
+    Raises
+    ------
+    ValueError
+        If ``length`` or a block size is less than 1, the sizes grow, or ``offset`` is negative.
+
+    Examples
+    --------
+    >>> block_ids(6, (None, 4, 2), offset=1)
+    tensor([[0, 0, 0, 0, 0, 0],
+            [0, 0, 0, 1, 1, 1],
+            [0, 1, 1, 2, 2, 3]])
+    """
+    sizes = _check_sizes(block_sizes)
+    offset = check_offset(offset)
+    steps = torch.arange(_positive(length, "length"), device=device)
+    zeros = torch.zeros_like(steps)
+    return torch.stack([zeros if size is None else (steps + offset) // size for size in sizes])
+
+
+def shared_levels(
+    length: int,
+    block_sizes: Sequence[int | None],
+    *,
+    offset: int = 0,
+    device: torch.device | str | None = None,
+) -> Int[Tensor, "T T"]:
+    """Count the levels on which two positions lie in the same block.
+
+    Parameters
+    ----------
+    length : int, at least 1
+        Time steps of the sequence.
+    block_sizes : sequence of int or None
+        Block sizes, coarse to fine.
+    offset : int, at least 0, default 0
+        Steps by which the first position lies inside the block grid.
+    device : torch.device or str, optional
+        Where the result is made.
+
+    Returns
+    -------
+    Tensor of shape (T, T), int64
+        Symmetric, the number of levels on the diagonal.
+
+    Raises
+    ------
+    ValueError
+        If ``length`` or a block size is less than 1, the sizes grow, or ``offset`` is negative.
+
+    Examples
+    --------
+    >>> shared_levels(4, (None, 2))
+    tensor([[2, 2, 1, 1],
+            [2, 2, 1, 1],
+            [1, 1, 2, 2],
+            [1, 1, 2, 2]])
+    """
+    ids = block_ids(length, block_sizes, offset=offset, device=device)
+    count = torch.zeros(ids.shape[1], ids.shape[1], dtype=torch.int64, device=device)
+    for level in ids:
+        count += level[:, None] == level[None, :]
+    return count
+
+
+def is_nested(block_sizes: Sequence[int | None]) -> bool:
+    """Say whether every block lies inside one block of each coarser level.
+
+    Parameters
+    ----------
+    block_sizes : sequence of int or None
+        Block sizes, coarse to fine.
+
+    Returns
+    -------
+    bool
+        True if each size divides the one before; everything divides ``None``.
+
+    Raises
+    ------
+    ValueError
+        If a block size is less than 1 or the sizes grow.
+
+    Examples
+    --------
+    >>> is_nested((None, 168, 24)), is_nested((None, 168, 36))
+    (True, False)
+    """
+    sizes = _check_sizes(block_sizes)
+    pairs = itertools.pairwise(sizes)
+    return all(a is None or (b is not None and a % b == 0) for a, b in pairs)
+
+
+def level_flops(
+    length: int,
+    ranks: Sequence[int],
+    block_sizes: Sequence[int | None] | None = None,
+    *,
+    num_blocks: Sequence[int] | None = None,
+    num_heads: int = 1,
+) -> int:
+    """Count the multiply-adds of the scores per token, in the ``paper`` convention.
+
+    Each level costs its rank times its block size for each head; causality is not exploited, and
+    standard attention of the same width costs ``num_heads * sum(ranks) * length``.
+
+    Parameters
+    ----------
+    length : int, at least 1
+        Time steps of the sequence.
+    ranks, block_sizes, num_blocks
+        The levels, as in :func:`check_levels`.
+    num_heads : int, at least 1, default 1
+        Attention heads.
+
+    Returns
+    -------
+    int
+        Multiply-adds per token, summed over heads and levels.
+
+    Raises
+    ------
+    ValueError
+        If the levels are not valid or ``num_heads`` is less than 1.
+
+    Examples
+    --------
+    >>> level_flops(1024, (32, 8, 6, 4, 4, 4, 4, 2)) / level_flops(1024, (64,))
+    0.600830078125
+    """
+    ranks, sizes = check_levels(length, ranks, block_sizes, num_blocks=num_blocks)
+    spans = (length if size is None else min(size, length) for size in sizes)
+    per_head = sum(rank * span for rank, span in zip(ranks, spans, strict=True))
+    return _positive(num_heads, "num_heads") * per_head
+
+
+def check_offset(offset: int) -> int:
+    """Return ``offset`` if it is an integer of at least 0."""
+    value = _integer(offset, "offset")
+    if value < 0:
+        raise ValueError(f"`offset` must be at least 0, got {value}.")
+    return value
+
+
+def whole_where_covering(
+    length: int, block_sizes: Sequence[int | None], offset: int
+) -> tuple[int | None, ...]:
+    """Replace by ``None`` each block size that puts all positions into one block."""
+    return tuple(
+        None if size is None or offset % size + length <= size else size for size in block_sizes
+    )
+
+
+def _sizes_of_counts(length: int, num_blocks: Sequence[int]) -> tuple[int | None, ...]:
+    """Turn numbers of blocks into sizes, built up from the finest so that they nest if they can."""
+    counts = tuple(_positive(n, f"num_blocks[{lvl}]") for lvl, n in enumerate(num_blocks))
+    if any(a > b for a, b in itertools.pairwise(counts)):
+        raise ValueError(f"`num_blocks` must not shrink from coarse to fine, got {counts}.")
+    sizes: list[int] = []
+    finer = counts[-1]
+    for count in reversed(counts):
+        divides = sizes and finer % count == 0
+        sizes.insert(0, sizes[0] * (finer // count) if divides else -(-length // count))
+        finer = count
+    return tuple(None if n == 1 else size for n, size in zip(counts, sizes, strict=True))
+
+
+def _check_sizes(block_sizes: Sequence[int | None]) -> tuple[int | None, ...]:
+    """Check that sizes are whole numbers of steps, or None, and never grow."""
+    sizes = tuple(
+        None if size is None else _positive(size, f"block_sizes[{lvl}]")
+        for lvl, size in enumerate(block_sizes)
+    )
+    limits = [math.inf if size is None else size for size in sizes]
+    if any(a < b for a, b in itertools.pairwise(limits)):
+        raise ValueError(
+            f"`block_sizes` must run coarse to fine and never grow, got {sizes}. "
+            "Reorder the levels together with their ranks and columns."
+        )
+    return sizes
+
+
+def _check_count(entries: Sequence[object], name: str, num_levels: int) -> None:
+    """Check that there is one entry a level."""
+    if len(entries) != num_levels:
+        raise ValueError(
+            f"`{name}` must have one entry for each of the {num_levels} ranks, "
+            f"got {len(entries)}: {tuple(entries)}."
+        )
+
+
+def _positive(value: int, name: str) -> int:
+    """Return ``value`` if it is an integer of at least 1."""
+    number = _integer(value, name)
+    if number < 1:
+        raise ValueError(f"`{name}` must be at least 1, got {number}.")
+    return number
+
+
+def _integer(value: int, name: str) -> int:
+    """Return ``value`` as an int, refusing bools and floats."""
+    if isinstance(value, bool):
+        raise TypeError(f"`{name}` must be an integer, got {value!r}.")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"`{name}` must be an integer, got {value!r}.") from None
