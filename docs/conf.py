@@ -1,0 +1,24 @@
+"""Settings of the HTML pages: ``make docs``."""
+
+from mlrforecast import __version__
+
+project = "mlrforecast"
+author = "The mlrforecast developers"
+copyright = author  # noqa: A001 - the name that Sphinx reads
+release = version = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"mlrforecast {__version__}"
+
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 3
+
+napoleon_google_docstring = False
+# One description of an attribute: the section of the class, not a second entry for each field.
+napoleon_use_ivar = True
+
+autodoc_default_options = {"members": True, "imported-members": True, "show-inheritance": True}
+autodoc_member_order = "groupwise"
+autodoc_preserve_defaults = True

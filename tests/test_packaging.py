@@ -1,0 +1,109 @@
+"""The wheel holds what it should and works where no checkout is near."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+import mlrforecast
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_in(folder: Path, *command: str, **env: str) -> str:
+    inherited = {k: v for k, v in os.environ.items() if k not in ("MLRFORECAST_DATA", "PYTHONPATH")}
+    done = subprocess.run(
+        command, cwd=folder, env=inherited | env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    run_in(ROOT, sys.executable, "-m", "hatchling", "build", "--target", "wheel", "-d", str(out))
+    (built,) = out.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Install the wheel beside the dependencies that are there; give a runner of its scripts."""
+    site = tmp_path_factory.mktemp("site")
+    empty = tmp_path_factory.mktemp("empty")
+    pip = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site))
+    run_in(empty, sys.executable, *pip, str(wheel))
+
+    def run(*command: str) -> str:
+        folder = site / "bin"
+        program = sys.executable if command[0] == "python" else str(folder / command[0])
+        return run_in(empty, program, *command[1:], PYTHONPATH=str(site), PYTHONWARNINGS="error")
+
+    run.folder = empty  # type: ignore[attr-defined]
+    run.site = site  # type: ignore[attr-defined]
+    return run
+
+
+def test_the_wheel_holds_the_package_its_types_and_its_data(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    top = {name.split("/")[0] for name in names}
+    assert top == {"mlrforecast", f"mlrforecast-{mlrforecast.__version__}.dist-info"}
+    assert "mlrforecast/py.typed" in names
+    assert not any("__pycache__" in name for name in names)
+    sources = {str(p.relative_to(ROOT)) for p in (ROOT / "mlrforecast").rglob("*.py")}
+    assert sources <= names
+    data = {p.relative_to(ROOT / "datasets") for p in (ROOT / "datasets").rglob("*") if p.is_file()}
+    assert data
+    assert {f"mlrforecast/_datasets/{path.as_posix()}" for path in data} <= names
+
+
+def test_the_metadata_carry_version_script_and_extras(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        info = f"mlrforecast-{mlrforecast.__version__}.dist-info"
+        metadata = Parser().parsestr(archive.read(f"{info}/METADATA").decode())
+        scripts = archive.read(f"{info}/entry_points.txt").decode()
+    assert metadata["Version"] == mlrforecast.__version__
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert "mlrforecast = mlrforecast.cli:main" in scripts
+    extras = {"chronos", "dev", "docs", "gluonts", "tune"}
+    assert set(metadata.get_all("Provides-Extra") or []) == extras
+
+
+def test_no_folder_of_the_checkout_hides_another_library() -> None:
+    assert not (ROOT / "datasets" / "__init__.py").exists()
+    assert not (ROOT / "benchmarks" / "__init__.py").exists()
+
+
+def test_the_installed_package_is_the_one_of_the_wheel(installed: Callable[..., str]) -> None:
+    where = installed("python", "-c", "import mlrforecast; print(mlrforecast.__file__)")
+    assert Path(where.strip()).is_relative_to(installed.site)  # type: ignore[attr-defined]
+
+
+def test_the_console_script_answers(installed: Callable[..., str]) -> None:
+    assert mlrforecast.__version__ in installed("mlrforecast", "--version")
+    assert "demo" in installed("mlrforecast", "--help")
+    assert "--data" in installed("mlrforecast", "demo", "--help")
+    assert "--final" in installed("mlrforecast", "benchmark", "ett", "--help")
+    assert installed("python", "-m", "mlrforecast", "--version") == installed(
+        "mlrforecast", "--version"
+    )
+
+
+def test_the_embedded_data_are_read_from_the_wheel(installed: Callable[..., str]) -> None:
+    code = "from mlrforecast import load_dataset; print(len(load_dataset('synthetic').frame))"
+    assert int(installed("python", "-c", code)) > 1000
+
+
+def test_the_demo_runs_from_the_wheel(installed: Callable[..., str], tmp_path: Path) -> None:
+    out = tmp_path / "demo.png"
+    printed = installed("mlrforecast", "demo", "--max-steps", "2", "--out", str(out))
+    assert "seasonal" in printed.lower()
+    assert out.read_bytes().startswith(b"\x89PNG")
+    assert list(installed.folder.iterdir()) == []  # type: ignore[attr-defined]
