@@ -106,7 +106,9 @@ def _fetch(card: DatasetCard, cache: Path, tried: list[str]) -> bytes:
     altered: ChecksumError | None = None
     for url in card.urls:
         # disable=None: no bar where nobody watches, that is where stderr is no terminal.
-        bar = tqdm(unit="B", unit_scale=True, desc=card.file, disable=None, leave=False)
+        bar = tqdm(
+            total=card.size, unit="B", unit_scale=True, desc=card.file, disable=None, leave=False
+        )
         try:
             with _quiet(pooch.get_logger()):
                 path = pooch.retrieve(
@@ -116,14 +118,13 @@ def _fetch(card: DatasetCard, cache: Path, tried: list[str]) -> bytes:
                     path=cache,
                     downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30),
                 )
-        except ValueError as error:
-            altered = ChecksumError(
-                f"{url} no longer serves the {card.file} of the catalogue, nothing was kept: "
-                f"{error} Put an unaltered copy into a folder and name it with root= or "
-                f"{FOLDER_VARIABLE}."
-            )
         except (requests.RequestException, OSError) as error:
             tried.append(f"{url} ({type(error).__name__}: {error})")
+        except ValueError as error:
+            altered = ChecksumError(
+                f"{url} did not serve the {card.file} of the catalogue, nothing was kept: {error} "
+                f"Put an unaltered copy into a folder and name it with root= or {FOLDER_VARIABLE}."
+            )
         else:
             return _checked(card, Path(path).read_bytes(), path)
         finally:

@@ -13,7 +13,19 @@ __all__ = ["ColumnCard", "DatasetCard", "list_datasets", "load_card"]
 
 _ROLES = ("target", "past_covariate", "known_covariate")
 _SPLITS = ("train", "validation", "test")
-_NOT_EMPTY = ("name", "title", "description", "file", "licence", "freq", "timestamp_column")
+_TEXTS = (
+    "name",
+    "title",
+    "description",
+    "file",
+    "sha256",
+    "licence",
+    "citation",
+    "freq",
+    "timestamp_column",
+    "timestamp_format",
+)
+_COUNTS = ("size", "season_length", "prediction_length", "rows")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +53,7 @@ class ColumnCard:
     def __post_init__(self) -> None:
         if self.role not in _ROLES:
             raise ValueError(
-                f"column {self.name!r}: role must be one of {_ROLES}, got {self.role!r}"
+                f"role of column {self.name!r} must be one of {_ROLES}, got {self.role!r}"
             )
 
 
@@ -103,12 +115,12 @@ class DatasetCard:
     generator: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in _NOT_EMPTY:
-            if not getattr(self, name):
-                raise ValueError(f"{name} must not be empty")
-        for name in ("size", "season_length", "prediction_length", "rows"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
+        for name in _TEXTS:
+            if not isinstance(value := getattr(self, name), str) or not value:
+                raise ValueError(f"{name} must be a text that is not empty, got {value!r}")
+        for name in _COUNTS:
+            if not isinstance(value := getattr(self, name), int) or value < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
         if len(self.sha256) != 64 or not set(self.sha256) <= set("0123456789abcdef"):
             raise ValueError(f"sha256 must be 64 lower-case hex digits, got {self.sha256!r}")
         if not self.urls and not self.embedded:
@@ -163,7 +175,11 @@ timestamp_column, timestamp_format, rows, splits, columns, urls, embedded, gener
         for column in raw.pop("columns"):
             _check_fields(column, ColumnCard)
             columns.append(ColumnCard(**column))
-        splits = {name: range(*rows) for name, rows in raw.pop("splits").items()}
+        splits = {}
+        for name, rows in raw.pop("splits").items():
+            if not isinstance(rows, list) or [type(row) for row in rows] != [int, int]:
+                raise ValueError(f"split {name!r} must be a [start, stop] pair, got {rows!r}")
+            splits[name] = range(*rows)
         return cls(
             columns=tuple(columns),
             splits=MappingProxyType(splits),

@@ -58,10 +58,12 @@ class TimeSeriesDataset:
         wanted = [*self.target_columns, *self.covariate_columns]
         if absent := [column for column in wanted if column not in self.frame.columns]:
             raise DataError(f"frame lacks the columns {absent}; it has {list(self.frame.columns)}")
-        for name in ("train", "validation", "test"):
-            if name not in self.splits:
+        if absent := [name for name in ("train", "validation", "test") if name not in self.splits]:
+            raise DataError(f"splits lack {absent}; they hold {list(self.splits)}")
+        for name, rows in self.splits.items():
+            if rows.step != 1 or not 0 <= rows.start < rows.stop <= len(self.frame):
                 raise DataError(
-                    f"splits must hold 'train', 'validation' and 'test', lacks {name!r}"
+                    f"split {name!r} must be a range of the {len(self.frame)} rows, got {rows}"
                 )
 
     def __repr__(self) -> str:

@@ -1,0 +1,424 @@
+import dataclasses
+import functools
+import hashlib
+import http.server
+import lzma
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pandas as pd
+import pooch
+import pytest
+
+from mlrforecast._core.errors import ChecksumError, DataError, DatasetNotFoundError
+from mlrforecast.data import TimeSeriesDataset, load_card, load_dataset
+from mlrforecast.data import datasets as datasets_module
+
+CSV = "date," + ",".join(load_card("ETTh1").target_columns) + "\n"
+CSV += "".join(
+    f"{stamp:%Y-%m-%d %H:%M:%S},{n},{n % 5},{n % 7},{n % 3},1,{n * n},{-n}\n"
+    for n, stamp in enumerate(pd.date_range("2020-01-01", periods=60, freq="h"))
+)
+
+
+@pytest.fixture(autouse=True)
+def small_etth1(monkeypatch, tmp_path, request):
+    """Let the card of ETTh1 describe a file of 60 rows, with an empty cache and no variable."""
+    if request.node.get_closest_marker("shared"):
+        return None
+    card = dataclasses.replace(
+        load_card("ETTh1"),
+        sha256=hashlib.sha256(CSV.encode()).hexdigest(),
+        size=len(CSV),
+        rows=60,
+        splits={"train": range(30), "validation": range(30, 40), "test": range(40, 50)},
+        urls=("http://127.0.0.1:9/ETTh1.csv",),
+    )
+    cards = {"ETTh1": card}
+    monkeypatch.setattr(
+        datasets_module, "load_card", lambda name: cards.get(name) or load_card(name)
+    )
+    monkeypatch.delenv("MLRFORECAST_DATA", raising=False)
+    monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
+    return cards
+
+
+@pytest.fixture
+def server(tmp_path, small_etth1):
+    """Serve a folder on a free port; what the card names is fetched from there."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    handler = functools.partial(Handler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        url = f"http://127.0.0.1:{running.server_port}/ETTh1.csv"
+        small_etth1["ETTh1"] = dataclasses.replace(small_etth1["ETTh1"], urls=(url,))
+        yield folder
+        running.shutdown()
+        thread.join()
+
+
+def put(path, content=CSV, *, xz=False):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(lzma.compress(content.encode()) if xz else content.encode())
+
+
+def files_below(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+# What a data set is.
+
+
+def test_frame_keeps_all_rows_and_splits_are_row_ranges(tmp_path):
+    put(tmp_path / "ETTh1.csv")
+    dataset = load_dataset("ETTh1", root=tmp_path)
+
+    assert dataset.frame.shape == (60, 7)
+    assert dataset.frame.index.freq == "h"
+    assert list(dataset.train["HUFL"]) == list(range(30))
+    assert list(dataset.validation["HUFL"]) == list(range(30, 40))
+    assert list(dataset.test["HUFL"]) == list(range(40, 50))
+    assert list(dataset.targets.columns) == list(dataset.target_columns)
+    assert dataset.covariate_columns == ()
+
+
+def test_standardised_knows_the_train_rows_only(tmp_path):
+    """HUFL is 0, 1, ..., 59: with validation rows its mean would be 19.5, not 14.5."""
+    put(tmp_path / "ETTh1.csv")
+    dataset = load_dataset("ETTh1", root=tmp_path)
+    before = dataset.frame.copy()
+
+    scaled = dataset.standardised()
+
+    rows = np.arange(60)
+    np.testing.assert_allclose(scaled["HUFL"], (rows - 14.5) / np.sqrt((30**2 - 1) / 12))
+    np.testing.assert_allclose(scaled["LUFL"], 0.0, err_msg="a constant is only centred")
+    pd.testing.assert_frame_equal(dataset.frame, before)
+    changed = dataset.frame.copy()
+    changed.iloc[30:] = 1e6
+    spoilt = dataclasses.replace(dataset, frame=changed).standardised()
+    pd.testing.assert_frame_equal(spoilt.iloc[:30], scaled.iloc[:30])
+
+
+def test_standardised_leaves_missing_values_out():
+    dataset = load_dataset("synthetic")
+    scaled, train = dataset.standardised(), dataset.train
+
+    assert scaled.isna().equals(dataset.targets.isna())
+    assert train.isna().to_numpy().any()
+    for column in train:
+        seen = train[column].dropna().to_numpy()
+        expected = (dataset.targets[column] - seen.mean()) / seen.std()
+        np.testing.assert_allclose(scaled[column], expected, rtol=1e-9)
+
+
+def test_embedded_default_is_ready_to_train_on():
+    dataset = load_dataset("synthetic")
+
+    assert dataset.frame.shape == (1344, 5)
+    assert (dataset.season_length, dataset.prediction_length) == (24, 24)
+    assert dataset.covariate_columns == ("temperature", "holiday")
+    assert list(dataset.covariates.columns) == ["temperature", "holiday"]
+    assert len(dataset.test) == len(dataset.validation) == 7 * 24
+    assert dataset.test.index[-1] == dataset.frame.index[-1]
+    seasonal_error = dataset.test.diff(24).abs().mean()
+    spread = (dataset.test - dataset.test.mean()).abs().mean()
+    assert (seasonal_error < spread).all(), "worth forecasting: yesterday beats the mean"
+
+
+def test_every_call_gives_a_frame_of_its_own():
+    first, second = load_dataset("synthetic"), load_dataset("synthetic")
+    first.frame.iloc[:, :] = 0
+    assert second.frame["load_1"].max() > 0
+
+
+def test_text_forms_are_short():
+    dataset = load_dataset("synthetic")
+
+    assert repr(dataset) == "TimeSeriesDataset('synthetic': 1344 rows x 3 targets, freq 'h')"
+    text = dataset.describe()
+    assert "test 1176..1343" in text
+    assert "covariates: temperature, holiday" in text
+    assert "licence: MIT" in text
+    assert len(text.splitlines()) == 6
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("target_columns", ("OT",), r"frame lacks the columns \['OT'\]"),
+        ("splits", {"train": range(5)}, r"splits lack \['validation', 'test'\]"),
+        (
+            "splits",
+            {"train": range(5), "validation": range(5, 9), "test": range(9, 2000)},
+            "split 'test' must be a range of the 1344 rows",
+        ),
+    ],
+)
+def test_a_data_set_that_contradicts_itself_is_refused(field, value, message):
+    dataset = load_dataset("synthetic")
+    with pytest.raises(DataError, match=message):
+        dataclasses.replace(dataset, **{field: value})
+
+
+def test_card_and_file_must_agree(tmp_path, small_etth1):
+    put(tmp_path / "ETTh1.csv")
+    small_etth1["ETTh1"] = dataclasses.replace(small_etth1["ETTh1"], rows=61)
+    with pytest.raises(DataError, match=r"ETTh1.csv must hold 61 rows .* got 60 rows"):
+        load_dataset("ETTh1", root=tmp_path)
+
+
+# Where the file is sought.
+
+
+@pytest.mark.parametrize("xz", [False, True])
+@pytest.mark.parametrize("below", ["", "data/ett", "a/b/c/d"])
+@pytest.mark.parametrize("named_by", ["root", "variable"])
+def test_file_is_found_at_any_depth_plain_or_xz(tmp_path, monkeypatch, named_by, below, xz):
+    folder = tmp_path / "data"
+    put(folder / below / ("ETTh1.csv.xz" if xz else "ETTh1.csv"), xz=xz)
+    root = folder if named_by == "root" else None
+    if named_by == "variable":
+        monkeypatch.setenv("MLRFORECAST_DATA", str(folder))
+
+    assert len(load_dataset("ETTh1", root=root, download=False).frame) == 60
+
+
+def test_root_goes_before_the_variable_and_the_variable_before_the_cache(tmp_path, monkeypatch):
+    """An altered copy stands where the later places would be read."""
+    altered = CSV.replace("1", "2")
+    put(tmp_path / "root" / "ETTh1.csv")
+    put(tmp_path / "named" / "ETTh1.csv", altered)
+    put(tmp_path / "cache" / "mlrforecast" / "ETTh1.csv", altered)
+    monkeypatch.setenv("MLRFORECAST_DATA", str(tmp_path / "named"))
+
+    assert len(load_dataset("ETTh1", root=str(tmp_path / "root")).frame) == 60
+    with pytest.raises(ChecksumError, match="named"):
+        load_dataset("ETTh1")
+    put(tmp_path / "named" / "ETTh1.csv")
+    assert len(load_dataset("ETTh1").frame) == 60
+
+
+def test_next_place_is_tried_where_the_file_is_not_there(tmp_path, monkeypatch):
+    for empty in ("root", "named"):
+        (tmp_path / empty).mkdir()
+    put(tmp_path / "cache" / "mlrforecast" / "ETTh1.csv")
+    monkeypatch.setenv("MLRFORECAST_DATA", str(tmp_path / "named"))
+
+    assert len(load_dataset("ETTh1", root=tmp_path / "root").frame) == 60
+
+
+def test_an_intact_copy_is_taken_though_an_altered_one_lies_beside_it(tmp_path):
+    put(tmp_path / "a" / "ETTh1.csv", CSV + "\n")
+    put(tmp_path / "b" / "c" / "ETTh1.csv.xz", xz=True)
+    assert len(load_dataset("ETTh1", root=tmp_path).frame) == 60
+
+
+@pytest.mark.parametrize("download", [True, False])
+def test_altered_file_is_named_with_both_hashes(tmp_path, small_etth1, download):
+    altered = CSV.replace("00:00:00,0", "00:00:00,9", 1)
+    assert len(altered) == len(CSV)
+    put(tmp_path / "x" / "ETTh1.csv", altered)
+
+    with pytest.raises(ChecksumError) as caught:
+        load_dataset("ETTh1", root=tmp_path, download=download)
+
+    text = str(caught.value)
+    assert str(tmp_path / "x" / "ETTh1.csv") in text
+    assert hashlib.sha256(altered.encode()).hexdigest() in text
+    assert small_etth1["ETTh1"].sha256 in text
+    assert "delete it" in text
+
+
+def test_hash_is_of_the_decompressed_content(tmp_path):
+    put(tmp_path / "ETTh1.csv.xz", CSV + " ", xz=True)
+    with pytest.raises(ChecksumError, match="xz"):
+        load_dataset("ETTh1", root=tmp_path, download=False)
+
+
+@pytest.mark.parametrize("cut", [0, 10, -5])
+def test_damaged_xz_is_named(tmp_path, cut):
+    whole = lzma.compress(CSV.encode())
+    (tmp_path / "ETTh1.csv.xz").write_bytes(whole[:cut] if cut else b"no xz at all")
+    with pytest.raises(ChecksumError, match=r"ETTh1.csv.xz is no readable .xz file"):
+        load_dataset("ETTh1", root=tmp_path)
+
+
+@pytest.mark.parametrize("named_by", ["root", "MLRFORECAST_DATA"])
+def test_a_folder_that_is_none_is_named(tmp_path, monkeypatch, named_by):
+    put(tmp_path / "ETTh1.csv")
+    wrong = tmp_path / "ETTh1.csv"
+    if named_by == "MLRFORECAST_DATA":
+        monkeypatch.setenv(named_by, str(wrong))
+    with pytest.raises(ValueError, match=f"{named_by} must name an existing folder, got .*ETTh1"):
+        load_dataset("ETTh1", root=wrong if named_by == "root" else None)
+
+
+def test_unknown_name_lists_the_available():
+    with pytest.raises(ValueError, match=r"Unknown data set 'ETTm9'. Available: \['ETTh1', "):
+        load_dataset("ETTm9")
+
+
+# What happens when it is nowhere.
+
+
+def test_offline_error_says_what_was_tried_and_what_to_do(tmp_path, monkeypatch):
+    (tmp_path / "root").mkdir()
+    (tmp_path / "named").mkdir()
+    monkeypatch.setenv("MLRFORECAST_DATA", str(tmp_path / "named"))
+
+    with pytest.raises(DatasetNotFoundError) as caught:
+        load_dataset("ETTh1", root=tmp_path / "root")
+
+    assert isinstance(caught.value, FileNotFoundError)
+    text = str(caught.value)
+    for place in (
+        f"root ({tmp_path / 'root'})",
+        f"MLRFORECAST_DATA ({tmp_path / 'named'})",
+        f"the user cache ({tmp_path / 'cache' / 'mlrforecast'})",
+        "http://127.0.0.1:9/ETTh1.csv (ConnectionError",
+        "set MLRFORECAST_DATA to a folder",
+        "root=",
+    ):
+        assert place in text
+    assert files_below(tmp_path) == []
+
+
+def test_download_can_be_switched_off(tmp_path):
+    with pytest.raises(DatasetNotFoundError) as caught:
+        load_dataset("ETTh1", download=False)
+    assert "switched off by download=False" in str(caught.value)
+    assert "the environment variable MLRFORECAST_DATA (not set)" in str(caught.value)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_the_error_names_the_public_address(small_etth1):
+    small_etth1.clear()
+    with pytest.raises(
+        DatasetNotFoundError,
+        match=r"https://raw\.githubusercontent\.com/zhouhaoyi/ETDataset/main/ETT-small/ETTh1\.csv",
+    ):
+        load_dataset("ETTh1", download=False)
+
+
+# Downloads, from a server on this machine.
+
+
+def test_download_is_kept_in_the_cache_and_used_again(tmp_path, server, capfd, small_etth1):
+    put(server / "ETTh1.csv")
+
+    assert len(load_dataset("ETTh1").frame) == 60
+
+    assert capfd.readouterr().out == ""
+    cached = tmp_path / "cache" / "mlrforecast" / "ETTh1.csv"
+    assert cached.read_bytes() == CSV.encode()
+    assert files_below(tmp_path / "cache") == ["ETTh1.csv"]
+    (server / "ETTh1.csv").unlink()
+    assert len(load_dataset("ETTh1", download=False).frame) == 60
+
+
+def test_missing_on_the_server_is_reported_and_leaves_nothing(tmp_path, server):
+    with pytest.raises(DatasetNotFoundError, match=r"/ETTh1\.csv \(HTTPError: 404"):
+        load_dataset("ETTh1")
+    assert files_below(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", [CSV[:-1], CSV + "x", ""])
+def test_altered_on_the_server_is_refused_and_leaves_nothing(tmp_path, server, content):
+    put(server / "ETTh1.csv", content)
+
+    with pytest.raises(ChecksumError, match=r"http://127\.0\.0\.1:\d+/ETTh1\.csv did not serve"):
+        load_dataset("ETTh1")
+    assert files_below(tmp_path / "cache") == []
+
+
+@pytest.mark.parametrize("first", ["absent", "altered"])
+def test_second_address_serves_where_the_first_does_not(server, small_etth1, first):
+    if first == "altered":
+        put(server / "old" / "ETTh1.csv", CSV + "x")
+    put(server / "ETTh1.csv")
+    (good,) = small_etth1["ETTh1"].urls
+    urls = (good.replace("ETTh1.csv", "old/ETTh1.csv"), good)
+    small_etth1["ETTh1"] = dataclasses.replace(small_etth1["ETTh1"], urls=urls)
+
+    assert len(load_dataset("ETTh1").frame) == 60
+
+
+def test_altered_cache_is_never_used(tmp_path, server):
+    put(server / "ETTh1.csv")
+    put(tmp_path / "cache" / "mlrforecast" / "ETTh1.csv", CSV + "x")
+    with pytest.raises(ChecksumError, match="delete it"):
+        load_dataset("ETTh1")
+
+
+def test_nothing_of_the_caller_is_changed(tmp_path, server):
+    put(server / "ETTh1.csv")
+    environment, level = dict(os.environ), pooch.get_logger().level
+    legacy = np.random.get_state()[1].copy()  # noqa: NPY002 - the state that is guarded
+
+    load_dataset("ETTh1")
+    load_dataset("synthetic")
+
+    assert dict(os.environ) == environment
+    assert pooch.get_logger().level == level
+    assert np.array_equal(np.random.get_state()[1], legacy)  # noqa: NPY002
+
+
+def test_embedded_set_loads_without_pooch():
+    code = (
+        "import sys; from mlrforecast.data.datasets import load_dataset; load_dataset('synthetic');"
+        "print(sorted({'pooch', 'requests', 'gluonts'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
+
+
+# The real files.
+
+
+@pytest.mark.shared
+def test_real_etth1_has_the_published_statistics():
+    dataset = load_dataset("ETTh1", download=False)
+
+    assert isinstance(dataset, TimeSeriesDataset)
+    assert dataset.frame.shape == (17420, 7)
+    assert dataset.frame.index[0] == pd.Timestamp("2016-07-01 00:00")
+    assert dataset.frame.index[-1] == pd.Timestamp("2018-06-26 19:00")
+    assert not dataset.frame.isna().to_numpy().any()
+    assert dataset.train["OT"].mean() == pytest.approx(17.1283, abs=5e-5)
+    assert dataset.train["OT"].std(ddof=0) == pytest.approx(9.1765, abs=5e-5)
+    for horizon, windows in {96: 2785, 192: 2689, 336: 2545, 720: 2161}.items():
+        assert len(dataset.test) - horizon + 1 == windows
+
+
+@pytest.mark.shared
+def test_real_etth2_loads_and_is_another_series():
+    first, second = (load_dataset(name, download=False) for name in ("ETTh1", "ETTh2"))
+    assert second.frame.shape == (17420, 7)
+    assert not np.allclose(first.frame, second.frame)
+
+
+@pytest.mark.shared
+def test_real_etth1_gives_the_published_repeat_last_score():
+    """MSE and MAE of repeat-last at horizon 96 over all 2785 test windows."""
+    dataset = load_dataset("ETTh1", download=False)
+    values = dataset.standardised().to_numpy()
+    test = dataset.splits["test"]
+    windows = np.lib.stride_tricks.sliding_window_view(values[test.start : test.stop], 96, axis=0)
+    last = values[test.start - 1 : test.stop - 96]
+
+    error = windows - last[..., None]
+
+    assert len(windows) == 2785
+    assert np.mean(error**2) == pytest.approx(1.2944, abs=5e-5)
+    assert np.mean(np.abs(error)) == pytest.approx(0.7132, abs=5e-5)
