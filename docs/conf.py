@@ -18,6 +18,8 @@ myst_heading_anchors = 3
 napoleon_google_docstring = False
 # One description of an attribute: the section of the class, not a second entry for each field.
 napoleon_use_ivar = True
+# It looks the names of such attributes up in every class, and finds those of two.
+suppress_warnings = ["ref.python"]
 
 autodoc_default_options = {"members": True, "imported-members": True, "show-inheritance": True}
 autodoc_member_order = "groupwise"

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from dataclasses import dataclass
 from email.parser import Parser
 from pathlib import Path
 
@@ -32,22 +32,26 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+@dataclass(frozen=True)
+class Installed:
+    """The wheel, unpacked in ``site``, and an empty folder to run it from."""
+
+    site: Path
+    empty: Path
+
+    def __call__(self, program: str, *arguments: str) -> str:
+        """Run a script of the wheel, or ``python``, in the empty folder; warnings are errors."""
+        path = sys.executable if program == "python" else str(self.site / "bin" / program)
+        env = {"PYTHONPATH": str(self.site), "PYTHONWARNINGS": "error"}
+        return run_in(self.empty, path, *arguments, **env)
+
+
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Install the wheel beside the dependencies that are there; give a runner of its scripts."""
-    site = tmp_path_factory.mktemp("site")
-    empty = tmp_path_factory.mktemp("empty")
-    pip = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(site))
-    run_in(empty, sys.executable, *pip, str(wheel))
-
-    def run(*command: str) -> str:
-        folder = site / "bin"
-        program = sys.executable if command[0] == "python" else str(folder / command[0])
-        return run_in(empty, program, *command[1:], PYTHONPATH=str(site), PYTHONWARNINGS="error")
-
-    run.folder = empty  # type: ignore[attr-defined]
-    run.site = site  # type: ignore[attr-defined]
-    return run
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    made = Installed(tmp_path_factory.mktemp("site"), tmp_path_factory.mktemp("empty"))
+    pip = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target")
+    run_in(made.empty, sys.executable, *pip, str(made.site), str(wheel))
+    return made
 
 
 def test_the_wheel_holds_the_package_its_types_and_its_data(wheel: Path) -> None:
@@ -81,12 +85,12 @@ def test_no_folder_of_the_checkout_hides_another_library() -> None:
     assert not (ROOT / "benchmarks" / "__init__.py").exists()
 
 
-def test_the_installed_package_is_the_one_of_the_wheel(installed: Callable[..., str]) -> None:
+def test_the_installed_package_is_the_one_of_the_wheel(installed: Installed) -> None:
     where = installed("python", "-c", "import mlrforecast; print(mlrforecast.__file__)")
-    assert Path(where.strip()).is_relative_to(installed.site)  # type: ignore[attr-defined]
+    assert Path(where.strip()).is_relative_to(installed.site)
 
 
-def test_the_console_script_answers(installed: Callable[..., str]) -> None:
+def test_the_console_script_answers(installed: Installed) -> None:
     assert mlrforecast.__version__ in installed("mlrforecast", "--version")
     assert "demo" in installed("mlrforecast", "--help")
     assert "--data" in installed("mlrforecast", "demo", "--help")
@@ -96,14 +100,14 @@ def test_the_console_script_answers(installed: Callable[..., str]) -> None:
     )
 
 
-def test_the_embedded_data_are_read_from_the_wheel(installed: Callable[..., str]) -> None:
+def test_the_embedded_data_are_read_from_the_wheel(installed: Installed) -> None:
     code = "from mlrforecast import load_dataset; print(len(load_dataset('synthetic').frame))"
     assert int(installed("python", "-c", code)) > 1000
 
 
-def test_the_demo_runs_from_the_wheel(installed: Callable[..., str], tmp_path: Path) -> None:
+def test_the_demo_runs_from_the_wheel(installed: Installed, tmp_path: Path) -> None:
     out = tmp_path / "demo.png"
     printed = installed("mlrforecast", "demo", "--max-steps", "2", "--out", str(out))
     assert "seasonal" in printed.lower()
     assert out.read_bytes().startswith(b"\x89PNG")
-    assert list(installed.folder.iterdir()) == []  # type: ignore[attr-defined]
+    assert list(installed.empty.iterdir()) == []
