@@ -1,0 +1,168 @@
+"""One run of the ETT benchmark: a fit and its scores, or a floor and its scores."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from mlrforecast.benchmark._floors import FLOORS, score_floor
+from mlrforecast.benchmark._provenance import config_hash, cpu_name, device_name, versions
+from mlrforecast.benchmark._results import Row
+from mlrforecast.benchmark._splits import (
+    Split,
+    future_windows,
+    make_splits,
+    mean_errors,
+    num_windows,
+    standardise,
+)
+from mlrforecast.data import load_dataset
+from mlrforecast.estimators import MLRForecaster
+
+MODEL = "MLRForecaster"
+# Every run sets these itself; they are columns of the result or change no number.
+SET_BY_RUN = ("attention", "prediction_length", "progress", "seed")
+_NOT_HASHED = (*SET_BY_RUN, "accelerator", "checkpoint_dir")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What all runs of one command share."""
+
+    dataset: str
+    target: str | None
+    final: bool
+    root: str | os.PathLike[str] | None
+    options: Mapping[str, object]
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One line of the result file: which model, on which rows, how far ahead."""
+
+    split: Split
+    horizon: int
+    model: str
+    attention: str = ""
+    seed: int | None = None
+
+
+def load_task(task: Task) -> tuple[pd.DataFrame, list[Split]]:
+    """Load the target columns of a task and cut its splits."""
+    dataset = load_dataset(task.dataset, root=task.root)
+    splits = make_splits(dataset.splits, final=task.final)
+    if task.target is None:
+        return dataset.targets, splits
+    if task.target not in dataset.target_columns:
+        raise ValueError(
+            f"`target` must be a column of {task.dataset}, one of "
+            f"{list(dataset.target_columns)}, got {task.target!r}."
+        )
+    return dataset.targets[[task.target]], splits
+
+
+def run_key(task: Task, run: Run) -> Row:
+    """Fill the columns that tell this run from every other, before it runs."""
+    return {
+        "dataset": task.dataset,
+        "target": task.target or "M",
+        "split": run.split.name,
+        "horizon": run.horizon,
+        "model": run.model,
+        "attention": run.attention,
+        "seed": "" if run.seed is None else run.seed,
+        "config_hash": _hash(task, run),
+    }
+
+
+def execute(task: Task, run: Run) -> Row:
+    """Fit and score one run; the result is one complete row."""
+    frame, _ = load_task(task)
+    scaled = standardise(frame, run.split.train)
+    scores = _run_floor(scaled, run) if run.model in FLOORS else _run_model(task, scaled, run)
+    shared = {
+        "windows": num_windows(run.split.scored, run.horizon),
+        "versions": versions(),
+        "command": task.command,
+    }
+    return run_key(task, run) | scores | shared
+
+
+def limit_threads(threads: int) -> None:
+    """Keep one of several worker processes to its share of the cores."""
+    torch.set_num_threads(threads)
+
+
+def _hash(task: Task, run: Run) -> str:
+    if run.model in FLOORS:
+        return config_hash({"model": run.model})
+    settings = _forecaster(task, run).get_params(deep=False)
+    return config_hash(
+        {name: value for name, value in settings.items() if name not in _NOT_HASHED}
+        | {"model": run.model}
+    )
+
+
+def _forecaster(task: Task, run: Run) -> MLRForecaster:
+    settings: dict[str, object] = {"attention": run.attention, "seed": run.seed, "progress": False}
+    return MLRForecaster(run.horizon, **(dict(task.options) | settings))  # type: ignore[arg-type]
+
+
+def _run_floor(scaled: pd.DataFrame, run: Run) -> Row:
+    values = scaled.to_numpy(dtype=np.float64)
+    squared, absolute = score_floor(run.model, values, run.split.scored, run.horizon)
+    validation = squared
+    if run.split.validation != run.split.scored:
+        validation, _ = score_floor(run.model, values, run.split.validation, run.horizon)
+    return {
+        "context_length": FLOORS[run.model].context_length,
+        "mse": squared,
+        "mae": absolute,
+        "validation_mse": validation,
+        "parameters": 0,
+        "train_seconds": 0.0,
+        "hardware": cpu_name(),
+    }
+
+
+def _run_model(task: Task, scaled: pd.DataFrame, run: Run) -> Row:
+    forecaster = _forecaster(task, run)
+    start = time.perf_counter()
+    forecaster.fit(scaled.iloc[run.split.train.start : run.split.train.stop])
+    seconds = time.perf_counter() - start
+    squared, absolute = _score_model(forecaster, scaled, run.split.scored, run.horizon)
+    validation = squared
+    if run.split.validation != run.split.scored:
+        validation, _ = _score_model(forecaster, scaled, run.split.validation, run.horizon)
+    return {
+        "context_length": forecaster.context_length_,
+        "mse": squared,
+        "mae": absolute,
+        "validation_mse": validation,
+        "parameters": forecaster.num_parameters_,
+        "train_seconds": round(seconds, 2),
+        "hardware": device_name(str(forecaster.accelerator)),
+    }
+
+
+def _score_model(
+    forecaster: MLRForecaster, scaled: pd.DataFrame, scored: range, horizon: int
+) -> tuple[float, float]:
+    """MSE and MAE over every window of the scored rows; the context may reach before them."""
+    context = forecaster.context_length_
+    if scored.start < context:
+        raise ValueError(
+            f"`context_length` must be at most {scored.start}, the rows before the first scored "
+            f"one, got {context}."
+        )
+    rolled = forecaster.rolling_forecast(scaled.iloc[scored.start - context : scored.stop])
+    forecast: NDArray[np.float64] = np.asarray(rolled.forecast)
+    actual = future_windows(scaled.to_numpy(dtype=np.float64), scored, horizon)
+    assert forecast.shape == actual.shape, "the estimator forecasts every window once"
+    return mean_errors(actual, lambda rows: forecast[rows])

@@ -1,0 +1,107 @@
+"""Which rows a run learns from and which it is scored on."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+from mlrforecast.metrics import mae, mse
+
+Values = NDArray[np.float64]
+
+_CHUNK = 128
+_NUM_FOLDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Rows of one fit: ``train`` is learnt from, ``scored`` gives the result."""
+
+    name: str
+    train: range
+    scored: range
+    validation: range
+
+
+def make_splits(rows: Mapping[str, range], *, final: bool) -> list[Split]:
+    """Cut the folds, which end before the first test row, or the one final split.
+
+    The last fold is the standard validation slice. Each earlier one starts and ends half a slice
+    sooner, so that every fold scores as many windows as the test does.
+    """
+    train, validation, test = rows["train"], rows["validation"], rows["test"]
+    if final:
+        return [Split(name="test", train=train, scored=test, validation=validation)]
+    splits = []
+    for number in range(1, _NUM_FOLDS + 1):
+        earlier = (_NUM_FOLDS - number) * (len(validation) // 2)
+        scored = range(validation.start - earlier, validation.stop - earlier)
+        splits.append(
+            Split(
+                name=f"fold{number}",
+                train=range(train.start, train.stop - earlier),
+                scored=scored,
+                validation=scored,
+            )
+        )
+    return splits
+
+
+def standardise(frame: pd.DataFrame, train: range) -> pd.DataFrame:
+    """Subtract the mean and divide by the population standard deviation of the train rows."""
+    known = frame.iloc[train.start : train.stop]
+    spread = known.std(ddof=0)
+    return (frame - known.mean()) / spread.where(spread > 0, 1.0)
+
+
+def num_windows(scored: range, horizon: int) -> int:
+    """Count the windows of stride 1 whose every step lies in the scored rows."""
+    windows = len(scored) - horizon + 1
+    if windows < 1:
+        raise ValueError(
+            f"`horizons` must be at most {len(scored)}, the rows that are scored, got {horizon}."
+        )
+    return windows
+
+
+def future_windows(values: Values, scored: range, horizon: int) -> Values:
+    """View the steps of every window: [N, F, C]."""
+    num_windows(scored, horizon)
+    return _windows(values[scored.start : scored.stop], horizon)
+
+
+def past_windows(values: Values, scored: range, horizon: int, length: int) -> Values:
+    """View the ``length`` rows before every window: [N, T, C]."""
+    if scored.start < length:
+        raise ValueError(
+            f"`context_length` must be at most {scored.start}, the rows before the first scored "
+            f"one, got {length}."
+        )
+    return _windows(values[scored.start - length : scored.stop - horizon], length)
+
+
+def _windows(values: Values, length: int) -> Values:
+    return sliding_window_view(values, length, axis=0).transpose(0, 2, 1)
+
+
+def mean_errors(actual: Values, forecast_of: Callable[[slice], Values]) -> tuple[float, float]:
+    """MSE and MAE over all windows, steps and channels, a few windows at a time.
+
+    The views of all windows together would fill gigabytes once they are copied.
+    """
+    squared = absolute = 0.0
+    seen = 0
+    for start in range(0, len(actual), _CHUNK):
+        rows = slice(start, start + _CHUNK)
+        count = int(np.count_nonzero(~np.isnan(actual[rows])))
+        if count:
+            forecast = forecast_of(rows)
+            squared += mse(actual[rows], forecast) * count
+            absolute += mae(actual[rows], forecast) * count
+            seen += count
+    if not seen:
+        raise ValueError("The scored rows hold no observed value.")
+    return squared / seen, absolute / seen
