@@ -6,11 +6,12 @@ VENV ?= .venv
 # What pip is asked for first, so that one may choose the build, e.g.
 #   make demo TORCH="torch --index-url https://download.pytorch.org/whl/cpu"
 TORCH ?= torch
-# The data of `make demo` and `make bench-ett`: nothing (the embedded series), a folder, or `download`.
+# `make demo`: nothing (the embedded series), a folder that holds ETTh1.csv, or `download`.
+# `make bench-ett`: nothing (sought, then fetched) or a folder.
 DATA ?=
-# More options for `make bench-ett`, e.g. ARGS="--horizons 96 --seeds 1".
-ARGS ?=
+# `make bench-ett`: where its results go, and more options, e.g. ARGS="--horizons 96 --seeds 1".
 OUT ?= benchmark-output
+ARGS ?=
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -53,7 +54,7 @@ docs: $(VENV)/.dev ## build the HTML pages into docs/_build
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
 
 bench-ett: $(VENV)/.core ## the ETTh1 horizon benchmark, validation folds
-	$(BIN)/mlrforecast benchmark ett --dataset ETTh1 --out "$(OUT)" $(ARGS)
+	$(BIN)/mlrforecast benchmark ett --dataset ETTh1 --out "$(OUT)" $(if $(DATA),--root "$(DATA)") $(ARGS)
 
 clean: ## remove the environment and everything built
 	rm -rf "$(VENV)" build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -37,9 +37,11 @@ UPWARD: dict[tuple[str, str], str] = {}
 
 # (module or package, imported root) -> why the import waits inside a function.
 INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
+    ("mlrforecast.cli", "mlrforecast"): "--help and --version answer without loading torch",
     ("mlrforecast.data._files", "pooch"): "only a download needs it",
     ("mlrforecast.data._files", "requests"): "only a download needs it",
     ("mlrforecast.data._files", "tqdm"): "only a download needs it",
+    ("mlrforecast.data.gluonts", "gluonts"): "an extra",
 }
 
 # Modules that an extra brings: never imported at the top of a module.
