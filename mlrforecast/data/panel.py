@@ -1,0 +1,246 @@
+"""Frames in, checked series out: the one place where a caller's frame is read.
+
+A panel is a tuple of series that share one frequency. A wide frame gives one series whose
+channels are its columns; a long frame gives one series of one channel for each item.
+"""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from pandas.api import types as dtypes
+
+from mlrforecast._core.errors import DataError
+from mlrforecast.data.frequency import check_regular, infer_frequency
+
+LONG_NAMES = (("item_id", "timestamp", "target"), ("unique_id", "ds", "y"))
+"""Column names that make a frame a long one: item, time stamp, target."""
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """The rows of one item, sorted by time.
+
+    Parameters
+    ----------
+    item_id : hashable or None
+        The item, or None for a wide frame.
+    index : DatetimeIndex of length T
+        Regular time stamps, oldest first.
+    values : ndarray of shape (T, C)
+        Float64 values, NaN where missing.
+    """
+
+    item_id: Hashable | None
+    index: pd.DatetimeIndex
+    values: np.ndarray
+
+    def tail(self, rows: int) -> "Series":
+        """Return the newest ``rows`` rows (all of them if there are fewer)."""
+        return Series(self.item_id, self.index[-rows:], self.values[-rows:])
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Series of one frame, with all that is needed to write a forecast in the same form.
+
+    Parameters
+    ----------
+    form : {"wide", "long"}
+        The form of the frame.
+    names : tuple
+        Wide: the columns. Long: the names of the item, time and target columns.
+    freq : str
+        Frequency of every series, as a pandas offset alias.
+    series : tuple of Series
+        In the order in which the items first appear.
+    """
+
+    form: Literal["wide", "long"]
+    names: tuple[Hashable, ...]
+    freq: str
+    series: tuple[Series, ...]
+
+    @property
+    def channels(self) -> tuple[Hashable, ...]:
+        """Names of the channels that every series has."""
+        return self.names if self.form == "wide" else (self.names[2],)
+
+    def label(self, series: Series, channel: int) -> str:
+        """Name one channel of one series the way its owner would, for messages."""
+        if self.form == "wide":
+            return f"column {self.names[channel]!r}"
+        return f"series {series.item_id!r}"
+
+    def tail(self, rows: int) -> "Panel":
+        """Return the panel of each series' newest ``rows`` rows."""
+        return Panel(self.form, self.names, self.freq, tuple(s.tail(rows) for s in self.series))
+
+
+def read_panel(frame: pd.DataFrame, *, freq: str | None = None, argument: str = "X") -> Panel:
+    """Read and check a wide or long frame; the frame itself is never changed.
+
+    Rows may come in any order: they are sorted by time. Missing values stay NaN.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Wide: a ``DatetimeIndex`` and numeric columns. Long: the columns ``item_id``,
+        ``timestamp``, ``target``, or ``unique_id``, ``ds``, ``y``.
+    freq : str, optional
+        Frequency that the frame must have; inferred from the stamps if omitted.
+    argument : str
+        Name of the argument, for messages.
+
+    Returns
+    -------
+    Panel
+        The checked series.
+
+    Raises
+    ------
+    TypeError
+        If ``frame`` is not a DataFrame.
+    DataError
+        If the frame is empty, in neither form, holds text, infinite values, duplicate, missing
+        or irregular stamps, a column without any value, or is of another frequency.
+
+    Examples
+    --------
+    >>> index = pd.date_range("2024-01-01", periods=4, freq="h")
+    >>> panel = read_panel(pd.DataFrame({"load": [1.0, 2.0, np.nan, 4.0]}, index=index))
+    >>> panel.form, panel.freq, panel.series[0].values.shape
+    ('wide', 'h', (4, 1))
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(
+            f"`{argument}` must be a pandas DataFrame, got {type(frame).__name__}. "
+            "A Series becomes one with .to_frame()."
+        )
+    if frame.shape[0] == 0 or frame.shape[1] == 0:
+        raise DataError(
+            f"`{argument}` is empty: it has {frame.shape[0]} rows and {frame.shape[1]} columns."
+        )
+    for names in LONG_NAMES:
+        if set(names) <= set(frame.columns):
+            return _read_long(frame, names, freq, argument)
+    if isinstance(frame.index, pd.DatetimeIndex):
+        return _read_wide(frame, freq, argument)
+    raise DataError(
+        f"`{argument}` is in neither known form. A wide frame has a DatetimeIndex (this index is "
+        f"of type {frame.index.dtype}) and numeric columns; a long frame has the columns "
+        f"item_id, timestamp, target or unique_id, ds, y (this one has "
+        f"{', '.join(map(repr, frame.columns[:8]))})."
+    )
+
+
+def _read_wide(frame: pd.DataFrame, freq: str | None, argument: str) -> Panel:
+    doubled = frame.columns[frame.columns.duplicated()]
+    if len(doubled):
+        raise DataError(f"`{argument}` has more than one column named {doubled[0]!r}.")
+    index = pd.DatetimeIndex(frame.index)
+    _check_stamps(index, f"`{argument}`")
+    values = np.column_stack([_numbers(frame[name], f"column {name!r}") for name in frame.columns])
+    if not index.is_monotonic_increasing:
+        order = np.argsort(index.asi8, kind="stable")
+        index, values = index[order], values[order]
+    _check_values(values, index, [f"column {name!r}" for name in frame.columns])
+    _check_duplicates(index, f"`{argument}`")
+    freq = infer_frequency([index], given=freq, owner=lambda _: f"`{argument}`")
+    check_regular(index, freq, f"`{argument}`")
+    return Panel("wide", tuple(frame.columns), freq, (Series(None, index, values),))
+
+
+def _read_long(
+    frame: pd.DataFrame, names: tuple[str, str, str], freq: str | None, argument: str
+) -> Panel:
+    id_name, time_name, target_name = names
+    extra = [name for name in frame.columns if name not in names]
+    if extra:
+        raise DataError(
+            f"`{argument}` has columns that are not used: {', '.join(map(repr, extra[:8]))}. "
+            f"Select the ones that are: frame[{list(names)}]."
+        )
+    if frame[id_name].isna().any():
+        row = int(np.flatnonzero(frame[id_name].isna())[0])
+        raise DataError(f"Column {id_name!r} of `{argument}` is missing in row {row}.")
+    stamps = _parse_stamps(frame[time_name], argument)
+    _check_stamps(stamps, f"column {time_name!r} of `{argument}`")
+    values = _numbers(frame[target_name], f"column {target_name!r}")
+    codes, items = pd.factorize(frame[id_name])
+    order = np.lexsort((stamps.asi8, codes))
+    stamps, values = stamps[order], values[order]
+    ends = np.cumsum(np.bincount(codes, minlength=len(items)))
+    series = []
+    for code, end in enumerate(ends):
+        start = 0 if code == 0 else ends[code - 1]
+        item = Series(items[code], stamps[start:end], values[start:end, None])
+        owner = f"series {items[code]!r}"
+        _check_values(item.values, item.index, [owner])
+        _check_duplicates(item.index, owner)
+        series.append(item)
+    freq = infer_frequency(
+        [item.index for item in series],
+        given=freq,
+        owner=lambda number: f"series {series[number].item_id!r}",
+    )
+    for item in series:
+        check_regular(item.index, freq, f"series {item.item_id!r}")
+    return Panel("long", names, freq, tuple(series))
+
+
+def _parse_stamps(column: pd.Series, argument: str) -> pd.DatetimeIndex:
+    """Read a time column: time stamps as they are, text parsed, numbers refused."""
+    if dtypes.is_numeric_dtype(column.dtype):
+        raise DataError(
+            f"Column {column.name!r} of `{argument}` holds numbers ({column.dtype}), not time "
+            "stamps. Convert it with pd.to_datetime first."
+        )
+    try:
+        return pd.DatetimeIndex(pd.to_datetime(column))
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            f"Column {column.name!r} of `{argument}` cannot be read as time stamps: {error}"
+        ) from error
+
+
+def _numbers(column: pd.Series, owner: str) -> np.ndarray:
+    """Return the values as float64 with NaN for missing ones."""
+    if not (dtypes.is_numeric_dtype(column.dtype) and not dtypes.is_complex_dtype(column.dtype)):
+        sample = column.iloc[0]
+        raise DataError(
+            f"{owner[0].upper()}{owner[1:]} must be numeric, got dtype {column.dtype} "
+            f"(first value {sample!r}). Convert it with pd.to_numeric or leave it out."
+        )
+    return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def _check_stamps(stamps: pd.DatetimeIndex, owner: str) -> None:
+    if stamps.hasnans:
+        row = int(np.flatnonzero(np.asarray(stamps.isna()))[0])
+        raise DataError(f"The time stamp of {owner} is missing in row {row}.")
+
+
+def _check_duplicates(index: pd.DatetimeIndex, owner: str) -> None:
+    doubled = index[index.duplicated()]
+    if len(doubled):
+        raise DataError(
+            f"Time stamps must be unique, but {owner} has {doubled[0]} more than once "
+            f"({len(doubled)} extra rows in all). Keep one row a stamp, "
+            "e.g. with groupby(...).mean() or drop_duplicates."
+        )
+
+
+def _check_values(values: np.ndarray, index: pd.DatetimeIndex, owners: Sequence[str]) -> None:
+    for channel, owner in enumerate(owners):
+        column = values[:, channel]
+        infinite = np.flatnonzero(np.isinf(column))
+        if len(infinite):
+            raise DataError(
+                f"Values must be finite or missing, but {owner} is {column[infinite[0]]} at "
+                f"{index[infinite[0]]} ({len(infinite)} such values). Replace them by NaN."
+            )
+        if np.isnan(column).all():
+            raise DataError(f"There is no observed value in {owner}: all its rows are missing.")

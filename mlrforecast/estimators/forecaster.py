@@ -1,0 +1,527 @@
+"""The estimator: frames in, forecasts out, on the scikit-learn contract."""
+
+import dataclasses
+from collections.abc import Sequence
+from copy import deepcopy
+from datetime import timedelta
+from numbers import Integral, Real
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Hidden, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from mlrforecast import metrics
+from mlrforecast._core.errors import DataError
+from mlrforecast.data import Panel, WindowStore, default_season_length, read_panel
+from mlrforecast.estimators import _files, _inference, _rules
+from mlrforecast.estimators._output import check_levels_requested, forecast_frame
+from mlrforecast.estimators._rolling import RollingForecast, rolling_windows
+from mlrforecast.models import EncoderConfig, EncoderForecaster
+from mlrforecast.nn import attentions
+from mlrforecast.training import TrainingOptions, isolated_seed, train
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class MLRForecaster(BaseEstimator):  # type: ignore[misc]
+    """Forecast time series with an encoder transformer and multi-level low-rank attention.
+
+    Every series, and every column of a wide frame, is forecast on its own from its last
+    ``context_length`` steps by one network that is trained on all of them.
+
+    Parameters
+    ----------
+    prediction_length : int
+        Steps to forecast.
+    context_length : int, optional
+        Steps that a forecast reads. Default: a quarter of the longest series, at most 512, in
+        whole patches.
+    attention : {"mlr", "standard"}
+        Score of the attention layers.
+    ranks : tuple of int, optional
+        Columns of each level of MLR attention, coarse to fine; they sum to
+        ``width // num_heads``. Default: half of them, a quarter, a quarter.
+    block_sizes : tuple of int or None, optional
+        Block length of each level in tokens, coarse to fine, None for all tokens. Default: each
+        level halves the blocks of the one before.
+    patch_length : int, optional
+        Steps of a token; 1 gives the point tokens of the paper. Default: what cuts the context
+        into about 32 tokens, at most 16.
+    patch_stride : int, optional
+        Steps from one patch to the next. Default: ``patch_length``.
+    width, num_heads, num_layers, hidden_width : int
+        Model width, attention heads, encoder blocks, width of the feed-forward networks.
+    dropout, head_dropout : float
+        Dropout probability in the encoder and before the head, in [0, 1).
+    loss : {"quantile", "mae", "mse"}
+        What is trained: a median with quantiles around it, or a point forecast on the absolute
+        or the squared error.
+    quantile_levels : sequence of float
+        Increasing levels in (0, 1) that the quantile loss trains; any level between the first
+        and the last can be asked of ``predict``.
+    frequency_weight : float
+        Weight, 0 to 1, of the error of the forecast's Fourier coefficients in the loss.
+    backbone : Module, optional
+        Any encoder called as ``backbone(tokens, key_mask)`` with tokens of shape (B, N, D) in
+        and out, ``D`` being ``width``, and ``key_mask`` of shape (B, N) or None. It is copied;
+        ``attention``, ``num_heads``, ``num_layers`` and ``hidden_width`` then have no effect.
+    max_steps, batch_size : int
+        Optimiser steps, and windows of one series in each.
+    learning_rate, weight_decay : float
+        Of AdamW. The rate rises over the first tenth of the steps, then falls to zero.
+    early_stopping : bool
+        Whether to hold back the newest tenth of each series (at least ``prediction_length``
+        steps), stop when its loss no longer falls, and keep the best weights.
+    patience : int
+        Validations (one every twentieth of ``max_steps``) without a better loss before stopping.
+    max_time : timedelta or float, optional
+        Longest training time; a number is in seconds.
+    seed : int
+        Seed of initial weights, dropout and the order of windows.
+    accelerator : {"auto", "cpu", "gpu", "mps"}
+        Where to train and forecast.
+    progress : bool
+        Whether ``fit`` shows a progress bar.
+
+    Attributes
+    ----------
+    model_ : EncoderForecaster
+        The trained network.
+    config_ : EncoderConfig
+        Its configuration, with every default filled in.
+    context_length_ : int
+        Steps that a forecast reads.
+    freq_ : str
+        Frequency of the series, as a pandas offset alias.
+    season_length_ : int
+        Steps of the main season of that frequency, used by ``score``.
+    num_parameters_ : int
+        Trained numbers of the network.
+    num_steps_ : int
+        Optimiser steps that were made.
+
+    References
+    ----------
+    Customizing the Inductive Biases of Softmax Attention using Structured Matrices, ICML 2025,
+    arXiv 2509.07963.
+
+    Examples
+    --------
+    >>> from mlrforecast import MLRForecaster, load_dataset
+    >>> frame = load_dataset("synthetic").targets
+    >>> forecaster = MLRForecaster(prediction_length=24, max_steps=2, progress=False)
+    >>> forecaster.fit(frame).predict().shape[0]
+    24
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "prediction_length": [Interval(Integral, 1, None, closed="left")],
+        "context_length": [None, Interval(Integral, 1, None, closed="left")],
+        "attention": [StrOptions(set(attentions))],
+        "ranks": [None, tuple, list],
+        "block_sizes": [None, tuple, list],
+        "patch_length": [None, Interval(Integral, 1, None, closed="left")],
+        "patch_stride": [None, Interval(Integral, 1, None, closed="left")],
+        "width": [Interval(Integral, 1, None, closed="left")],
+        "num_heads": [Interval(Integral, 1, None, closed="left")],
+        "num_layers": [Interval(Integral, 1, None, closed="left")],
+        "hidden_width": [Interval(Integral, 1, None, closed="left")],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "head_dropout": [Interval(Real, 0, 1, closed="left")],
+        "loss": [StrOptions({"quantile", "mae", "mse"})],
+        "quantile_levels": [tuple, list, np.ndarray],
+        "frequency_weight": [Interval(Real, 0, 1, closed="both")],
+        "backbone": [None, nn.Module],
+        "max_steps": [Interval(Integral, 1, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": ["boolean"],
+        "patience": [Interval(Integral, 1, None, closed="left")],
+        "max_time": [None, timedelta, Hidden(Interval(Real, 0, None, closed="neither"))],
+        "seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
+        "accelerator": [StrOptions({"auto", "cpu", "gpu", "mps"})],
+        "progress": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        prediction_length: int,
+        *,
+        context_length: int | None = None,
+        attention: str = "mlr",
+        ranks: Sequence[int] | None = None,
+        block_sizes: Sequence[int | None] | None = None,
+        patch_length: int | None = None,
+        patch_stride: int | None = None,
+        width: int = 32,
+        num_heads: int = 4,
+        num_layers: int = 2,
+        hidden_width: int = 64,
+        dropout: float = 0.2,
+        head_dropout: float = 0.0,
+        loss: str = "quantile",
+        quantile_levels: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
+        frequency_weight: float = 0.8,
+        backbone: nn.Module | None = None,
+        max_steps: int = 1000,
+        batch_size: int = 256,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.0,
+        early_stopping: bool = False,
+        patience: int = 5,
+        max_time: timedelta | float | None = None,
+        seed: int = 0,
+        accelerator: str = "auto",
+        progress: bool = True,
+    ) -> None:
+        self.prediction_length = prediction_length
+        self.context_length = context_length
+        self.attention = attention
+        self.ranks = ranks
+        self.block_sizes = block_sizes
+        self.patch_length = patch_length
+        self.patch_stride = patch_stride
+        self.width = width
+        self.num_heads = num_heads
+        self.num_layers = num_layers
+        self.hidden_width = hidden_width
+        self.dropout = dropout
+        self.head_dropout = head_dropout
+        self.loss = loss
+        self.quantile_levels = quantile_levels
+        self.frequency_weight = frequency_weight
+        self.backbone = backbone
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.early_stopping = early_stopping
+        self.patience = patience
+        self.max_time = max_time
+        self.seed = seed
+        self.accelerator = accelerator
+        self.progress = progress
+
+    def fit(self, X: pd.DataFrame, y: None = None) -> Self:
+        """Train on every window of every series in a frame.
+
+        Parameters
+        ----------
+        X : DataFrame
+            Wide: a ``DatetimeIndex`` and numeric columns, each a series. Long: the columns
+            ``item_id, timestamp, target`` or ``unique_id, ds, y``. Stamps are regular and
+            unique; rows may come in any order; values may be missing (NaN): they are left out
+            of the normalisation and of the loss.
+        y : None
+            Not used; here for scikit-learn.
+
+        Returns
+        -------
+        MLRForecaster
+            The forecaster itself, fitted.
+
+        Raises
+        ------
+        DataError
+            If the frame breaks a rule; a ValueError that names the column or series, the rule
+            and the value. Nothing has been trained then.
+        ValueError
+            If a parameter is out of its range.
+        """
+        if y is not None:
+            raise ValueError("`y` must be None: the targets are the columns of `X`.")
+        self._validate_params()
+        _inference.find_device(self.accelerator)
+        panel = read_panel(X)
+        config = self._to_config(panel)
+        training, validation = _rules.split_validation(
+            panel, config, hold_back=self.early_stopping
+        )
+        store = self._store(training, config)
+        with isolated_seed(self.seed):
+            model = EncoderForecaster(config, deepcopy(self.backbone))
+            self.num_steps_ = train(
+                model,
+                store,
+                self._training_options(),
+                validation=None if validation is None else self._store(validation, config),
+            )
+        self._set_fitted(model, panel.freq, panel.tail(config.context_length))
+        return self
+
+    def predict(
+        self, X: pd.DataFrame | None = None, *, quantile_levels: Sequence[float] | None = None
+    ) -> pd.DataFrame:
+        """Forecast the ``prediction_length`` steps that follow a frame.
+
+        Parameters
+        ----------
+        X : DataFrame, optional
+            A frame in either form, of the frequency of the one given to ``fit``; series and
+            columns may be new. Only the last ``context_length_`` rows of each series are read.
+            Default: the frame of ``fit``.
+        quantile_levels : sequence of float, optional
+            Levels to forecast too, within the trained ones; between two trained levels the
+            quantile is interpolated.
+
+        Returns
+        -------
+        DataFrame
+            In the form of ``X``. Wide: the future stamps as index and the same columns; with
+            ``quantile_levels`` each column becomes a group: ``forecast["load"]["0.9"]``, and
+            ``forecast["load"]["point"]``. Long: the same three columns, with the point forecast
+            as target, and a column a level, named ``"0.9"``.
+
+        Raises
+        ------
+        NotFittedError
+            If ``fit`` has not been called.
+        DataError
+            If the frame breaks a rule.
+        ValueError
+            If a level is not within the trained ones, or the loss has no quantiles, or ``X`` is
+            omitted after ``load``.
+        """
+        check_is_fitted(self, "model_")
+        levels = check_levels_requested(quantile_levels, self.config_)
+        panel = self._context(X)
+        contexts = np.stack(
+            [_rules.pad_context(item.values, self.context_length_) for item in panel.series]
+        )
+        self._check_contexts(panel, contexts)
+        point, quantiles = self._forecast(contexts, levels)
+        return forecast_frame(panel, point, quantiles, levels)
+
+    def rolling_forecast(
+        self,
+        X: pd.DataFrame,
+        *,
+        step: int = 1,
+        quantile_levels: Sequence[float] | None = None,
+    ) -> RollingForecast:
+        """Forecast from every window inside a frame, without refitting.
+
+        Parameters
+        ----------
+        X : DataFrame
+            A frame in either form whose series hold at least ``context_length_ +
+            prediction_length`` rows.
+        step : int
+            Rows from one window to the next; windows are counted back from the newest row.
+        quantile_levels : sequence of float, optional
+            Levels to forecast too.
+
+        Returns
+        -------
+        RollingForecast
+            Forecasts, actual values and cutoffs of all windows, oldest first.
+
+        Raises
+        ------
+        NotFittedError
+            If ``fit`` has not been called.
+        DataError
+            If the frame breaks a rule, or a series is shorter than a window.
+        """
+        check_is_fitted(self, "model_")
+        if step < 1:
+            raise ValueError(f"`step` must be at least 1, got {step}.")
+        levels = check_levels_requested(quantile_levels, self.config_)
+        panel = read_panel(X, freq=self.freq_)
+        parts = []
+        for item in panel.series:
+            windows = rolling_windows(panel, item, self.config_, step)
+            point, quantiles = self._forecast(windows.context, levels)
+            parts.append(RollingForecast.of(item, windows, point, quantiles))
+        return RollingForecast.concatenate(parts)
+
+    def score(self, X: pd.DataFrame, y: None = None) -> float:
+        """Return minus the mean absolute scaled error over the windows inside a frame.
+
+        Windows follow each other every ``prediction_length`` steps, counted back from the newest
+        row. The error of each is divided by that of the seasonal naive forecast inside its own
+        context; windows whose context repeats its season exactly are left out.
+
+        Parameters
+        ----------
+        X : DataFrame
+            As in :meth:`rolling_forecast`.
+        y : None
+            Not used; here for scikit-learn.
+
+        Returns
+        -------
+        float
+            Higher is better; NaN if no window can be scored.
+        """
+        check_is_fitted(self, "model_")
+        season = self.season_length_ if self.season_length_ < self.context_length_ else 1
+        rolled = self.rolling_forecast(X, step=self.prediction_length)
+        panel = read_panel(X, freq=self.freq_)
+        scales = np.concatenate(
+            [
+                metrics.seasonal_error(
+                    rolling_windows(panel, item, self.config_, self.prediction_length).context,
+                    season,
+                )
+                for item in panel.series
+            ]
+        )
+        return -float(metrics.mase(rolled.actual, rolled.forecast, scales))
+
+    def plot(
+        self,
+        X: pd.DataFrame | None = None,
+        *,
+        quantile_levels: Sequence[float] = (0.1, 0.5, 0.9),
+        max_items: int = 4,
+    ) -> "np.ndarray[Any, np.dtype[Any]]":
+        """Draw the end of the history and the forecast that follows it.
+
+        Parameters
+        ----------
+        X : DataFrame, optional
+            As in :meth:`predict`.
+        quantile_levels : sequence of float
+            Levels of the fan; ignored for a loss without quantiles.
+        max_items : int
+            Series to draw at most.
+
+        Returns
+        -------
+        ndarray of Axes
+            One a series; nothing is shown or saved.
+        """
+        raise NotImplementedError
+
+    def save(self, path: str | PathLike[str], *, with_context: bool = False) -> None:
+        """Write the fitted forecaster to a folder: safetensors and JSON, no code, no data.
+
+        Parameters
+        ----------
+        path : path
+            Folder to create, or an earlier model to replace; it appears whole or not at all.
+        with_context : bool
+            Whether to also store the last ``context_length_`` rows of each series given to
+            ``fit``, so that ``predict()`` works after ``load``. **They are training data.**
+
+        Raises
+        ------
+        NotFittedError
+            If ``fit`` has not been called.
+        FileExistsError
+            If ``path`` is a file, or a folder that holds something else.
+        """
+        check_is_fitted(self, "model_")
+        _files.save(self, path, with_context=with_context)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, backbone: nn.Module | None = None) -> Self:
+        """Read a forecaster that :meth:`save` wrote; nothing in the files is executed.
+
+        Parameters
+        ----------
+        path : path
+            The folder.
+        backbone : Module, optional
+            The custom backbone, if the forecaster was fitted with one; it is copied.
+
+        Returns
+        -------
+        MLRForecaster
+            Fitted, with the same weights to the bit.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such folder.
+        ModelFileError
+            If the files are incomplete, altered, or of an unknown version.
+        """
+        return _files.load(cls, path, backbone)
+
+    def _set_fitted(self, model: EncoderForecaster, freq: str, context: Panel | None) -> None:
+        self.model_ = model
+        self.config_ = model.config
+        self.context_length_ = model.config.context_length
+        self.freq_ = freq
+        self.season_length_ = default_season_length(freq)
+        self.num_parameters_ = sum(parameter.numel() for parameter in model.parameters())
+        self.context_ = context
+
+    def _to_config(self, panel: Panel) -> EncoderConfig:
+        """Fill in what is derived from the data: the only mapping from parameters to a config."""
+        context_length, patch_length = _rules.derive_lengths(
+            panel, self.prediction_length, self.context_length, self.patch_length
+        )
+        given = {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(EncoderConfig)
+        }
+        return EncoderConfig.from_dict(
+            {
+                **given,
+                "context_length": context_length,
+                "patch_length": patch_length,
+                "patch_stride": self.patch_stride or patch_length,
+                "quantile_levels": _rules.check_quantile_levels(self.quantile_levels),
+                "ranks": None if self.ranks is None else tuple(self.ranks),
+                "block_sizes": None if self.block_sizes is None else tuple(self.block_sizes),
+            }
+        )
+
+    def _training_options(self) -> TrainingOptions:
+        seconds = self.max_time
+        return TrainingOptions(
+            max_steps=self.max_steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            seed=self.seed,
+            accelerator=self.accelerator,
+            max_time=timedelta(seconds=seconds) if isinstance(seconds, Real) else seconds,
+            early_stopping=self.early_stopping,
+            patience=self.patience,
+            progress=self.progress,
+        )
+
+    def _store(self, panel: Panel, config: EncoderConfig) -> WindowStore:
+        return WindowStore(
+            panel,
+            context_length=config.context_length,
+            prediction_length=config.prediction_length,
+            min_context=min(config.patch_length, config.context_length),
+        )
+
+    def _context(self, X: pd.DataFrame | None) -> Panel:
+        """Return the panel to forecast from."""
+        if X is not None:
+            return read_panel(X, freq=self.freq_).tail(self.context_length_)
+        if self.context_ is None:
+            raise ValueError(
+                "`X` is needed: this forecaster was loaded from a file without its context. "
+                "Pass the frame to forecast from, or save with `with_context=True`."
+            )
+        return self.context_
+
+    def _check_contexts(self, panel: Panel, contexts: np.ndarray) -> None:
+        empty = np.argwhere(np.isnan(contexts).all(axis=1))
+        if len(empty):
+            number, channel = empty[0]
+            raise DataError(
+                f"There is no observed value in the last {self.context_length_} rows of "
+                f"{panel.label(panel.series[number], channel)}; a forecast needs at least one."
+            )
+
+    def _forecast(
+        self, contexts: np.ndarray, levels: tuple[float, ...] | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Forecast from contexts of shape (B, T, C)."""
+        device = _inference.find_device(self.accelerator)
+        return _inference.forecast(self.model_, contexts, levels, device)

@@ -1,0 +1,168 @@
+"""Forecast heads: encoded tokens in, point and quantile forecasts out, each with its loss."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+Forecast = tuple[Float[Tensor, "B F"], Float[Tensor, "B F Q"] | None]
+"""Point forecast, and quantiles where the head has them."""
+
+
+class PointHead(nn.Module):
+    """A linear map from all encoded tokens to all future steps at once.
+
+    Parameters
+    ----------
+    num_tokens, width, prediction_length : int
+        ``N``, ``D`` and ``F``.
+    dropout : float
+        Dropout probability of the flattened tokens.
+    power : {1, 2}
+        1 trains on the absolute error, 2 on the squared error.
+    frequency_weight : float
+        Weight, 0 to 1, of the same error taken on the Fourier coefficients of the forecast.
+
+    References
+    ----------
+    The frequency term: FreDF, Learning to Forecast in the Frequency Domain, ICLR 2025.
+
+    Examples
+    --------
+    >>> head = PointHead(4, 8, 24)
+    >>> point, quantiles = head(torch.zeros(2, 4, 8))
+    >>> point.shape, quantiles is None
+    (torch.Size([2, 24]), True)
+    """
+
+    def __init__(
+        self,
+        num_tokens: int,
+        width: int,
+        prediction_length: int,
+        *,
+        dropout: float = 0.0,
+        power: int = 1,
+        frequency_weight: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.power = power
+        self.frequency_weight = frequency_weight
+        self.dropout = nn.Dropout(dropout)
+        self.point = nn.Linear(num_tokens * width, prediction_length)
+
+    def forward(self, encoded: Float[Tensor, "B N D"]) -> Forecast:
+        """Return the point forecast and None."""
+        point: Tensor = self.point(self.dropout(encoded.flatten(1)))
+        return point, None
+
+    def loss(
+        self,
+        forecast: Forecast,
+        target: Float[Tensor, "B F"],
+        observed: Bool[Tensor, "B F"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Return the mean error over the observed steps.
+
+        Parameters
+        ----------
+        forecast : tuple
+            What ``forward`` returned, in the units of ``target``.
+        target : Tensor of shape (B, F)
+            Actual values.
+        observed : Tensor of bool of shape (B, F), optional
+            True where ``target`` was observed.
+        """
+        error = forecast[0] - target
+        if observed is not None:
+            error = error * observed
+        loss = _masked_mean(error.abs().pow(self.power), observed)
+        if self.frequency_weight == 0:
+            return loss
+        spectrum = torch.fft.rfft(error, norm="ortho").abs().pow(self.power)
+        return (1 - self.frequency_weight) * loss + self.frequency_weight * spectrum.mean()
+
+
+class QuantileHead(PointHead):
+    """A point head for the median, with quantiles built around it.
+
+    The median has a weight for every token and step. The quantiles are steps away from it,
+    positive by construction, so they never cross; they read the mean token only and are trained
+    by the quantile loss with the median held fixed, so that the spread cannot pull the forecast.
+
+    Parameters
+    ----------
+    num_tokens, width, prediction_length : int
+        ``N``, ``D`` and ``F``.
+    quantile_levels : sequence of float
+        Increasing levels in (0, 1), ``Q`` of them.
+    dropout, frequency_weight : float
+        As in :class:`PointHead`, whose absolute error trains the median.
+
+    Examples
+    --------
+    >>> head = QuantileHead(4, 8, 24, quantile_levels=(0.1, 0.5, 0.9))
+    >>> point, quantiles = head(torch.zeros(2, 4, 8))
+    >>> quantiles.shape, bool((quantiles[..., 1] == point).all())
+    (torch.Size([2, 24, 3]), True)
+    """
+
+    def __init__(
+        self,
+        num_tokens: int,
+        width: int,
+        prediction_length: int,
+        *,
+        quantile_levels: Sequence[float],
+        dropout: float = 0.0,
+        frequency_weight: float = 0.0,
+    ) -> None:
+        super().__init__(
+            num_tokens, width, prediction_length, dropout=dropout, frequency_weight=frequency_weight
+        )
+        levels = torch.tensor(tuple(quantile_levels), dtype=torch.float64)
+        self.register_buffer("levels", levels.float(), persistent=False)
+        self.num_below = int((levels < 0.5).sum())
+        self.num_above = int((levels > 0.5).sum())
+        self.has_median = len(levels) > self.num_below + self.num_above
+        self.spread = nn.Linear(width, prediction_length * (self.num_below + self.num_above))
+        self.levels: Tensor
+
+    def forward(self, encoded: Float[Tensor, "B N D"]) -> Forecast:
+        """Return the median and the quantiles, ordered by level."""
+        point, _ = super().forward(encoded)
+        steps = functional.softplus(self.spread(encoded.mean(dim=1)))
+        below, above = steps.unflatten(-1, (point.shape[-1], -1)).split(
+            [self.num_below, self.num_above], dim=-1
+        )
+        centre = point.unsqueeze(-1)
+        parts = [
+            centre - below.cumsum(dim=-1).flip(-1),
+            centre.expand(*point.shape, int(self.has_median)),
+            centre + above.cumsum(dim=-1),
+        ]
+        return point, torch.cat(parts, dim=-1)
+
+    def loss(
+        self,
+        forecast: Forecast,
+        target: Float[Tensor, "B F"],
+        observed: Bool[Tensor, "B F"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Return the loss of the median plus the mean quantile loss of the levels."""
+        point, quantiles = forecast
+        assert quantiles is not None
+        centre = point.unsqueeze(-1)
+        error = target.unsqueeze(-1) - (quantiles - centre + centre.detach())
+        pinball = torch.maximum(self.levels * error, (self.levels - 1) * error)
+        mask = None if observed is None else observed.unsqueeze(-1).expand_as(pinball)
+        return super().loss(forecast, target, observed) + _masked_mean(pinball, mask)
+
+
+def _masked_mean(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Average over the entries of the mask; 0 if there are none."""
+    if mask is None:
+        return x.mean()
+    return (x * mask).sum() / mask.sum().clamp(min=1)

@@ -1,0 +1,89 @@
+"""The thin Lightning shell around a model, and the schedule it trains on."""
+
+import math
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.utilities.types import OptimizerLRScheduler
+from torch import Tensor
+
+from mlrforecast.data import ForecastBatch
+from mlrforecast.models import EncoderForecaster
+
+
+def annealed(step: int, *, warmup_steps: int, max_steps: int) -> float:
+    """Return the learning-rate factor of a step: linear warm-up, then a half cosine to zero.
+
+    Parameters
+    ----------
+    step : int
+        Optimiser step, from 0.
+    warmup_steps, max_steps : int
+        Steps of the warm-up and of the whole run.
+
+    Returns
+    -------
+    float
+        Factor in (0, 1].
+
+    Examples
+    --------
+    >>> [annealed(step, warmup_steps=2, max_steps=6) for step in (0, 1, 2, 4)]
+    [0.5, 1.0, 1.0, 0.5]
+    """
+    if step < warmup_steps:
+        return (step + 1) / warmup_steps
+    share = (step - warmup_steps) / max(max_steps - warmup_steps, 1)
+    return 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
+
+
+class ForecastModule(pl.LightningModule):
+    """Train an :class:`~mlrforecast.models.EncoderForecaster` with AdamW on an annealed schedule.
+
+    Parameters
+    ----------
+    model : EncoderForecaster
+        The model; it is trained in place.
+    learning_rate, weight_decay : float
+        Of AdamW.
+    max_steps : int
+        Optimiser steps of the whole run; the first tenth, at most 200, warms up.
+    """
+
+    def __init__(
+        self, model: EncoderForecaster, *, learning_rate: float, weight_decay: float, max_steps: int
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.max_steps = max_steps
+
+    def training_step(self, batch: ForecastBatch) -> Tensor:
+        """Return the loss of a batch."""
+        loss = self.model.loss(batch)
+        self.log("train_loss", loss, prog_bar=True)
+        return loss
+
+    def validation_step(self, batch: ForecastBatch) -> None:
+        """Log the loss of a validation batch."""
+        loss = self.model.loss(batch)
+        self.log("validation_loss", loss, prog_bar=True, batch_size=len(batch.past_target))
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Return AdamW and the schedule; only matrices decay."""
+        parameters = list(self.model.parameters())
+        groups = [
+            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": self.weight_decay},
+            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=self.learning_rate, foreach=True)
+        warmup_steps = min(200, self.max_steps // 10)
+        scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer,
+            lambda step: annealed(step, warmup_steps=warmup_steps, max_steps=self.max_steps),
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+        }

@@ -1,0 +1,182 @@
+"""One training run: a model and its windows in, the trained model out, nothing left behind."""
+
+import logging
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import Callback, EarlyStopping, TQDMProgressBar
+from torch import Tensor
+
+from mlrforecast.data import ForecastBatch, WindowStore
+from mlrforecast.models import EncoderForecaster
+from mlrforecast.training.module import ForecastModule
+
+_LOGGERS = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How a model is trained.
+
+    Parameters
+    ----------
+    max_steps, batch_size : int
+        Optimiser steps, and windows a step.
+    learning_rate, weight_decay : float
+        Of AdamW.
+    gradient_clip : float
+        Largest norm of the gradient.
+    seed : int
+        Seed of the draw of windows.
+    accelerator : str
+        ``"auto"``, ``"cpu"``, ``"gpu"``, ``"mps"``.
+    max_time : timedelta, optional
+        Longest time; training stops at the end of the step in which it is reached.
+    early_stopping : bool
+        Whether to stop when the validation loss no longer falls, and keep the best weights.
+    patience : int
+        Validations without a better loss before stopping.
+    progress : bool
+        Whether to show a progress bar.
+    """
+
+    max_steps: int
+    batch_size: int
+    learning_rate: float
+    weight_decay: float = 0.0
+    gradient_clip: float = 1.0
+    seed: int = 0
+    accelerator: str = "auto"
+    max_time: timedelta | None = None
+    early_stopping: bool = False
+    patience: int = 5
+    progress: bool = True
+
+
+class _Windows:
+    """An iterable of random batches whose length Lightning can show."""
+
+    def __init__(self, store: WindowStore, options: TrainingOptions) -> None:
+        self.store = store
+        self.options = options
+
+    def __len__(self) -> int:
+        return self.options.max_steps
+
+    def __iter__(self) -> Iterator[ForecastBatch]:
+        return self.store.sample(
+            self.options.batch_size, self.options.max_steps, seed=self.options.seed
+        )
+
+
+class _BestWeights(Callback):
+    """Keep the weights of the lowest validation loss in memory."""
+
+    def __init__(self) -> None:
+        self.loss = math.inf
+        self.state: dict[str, Tensor] | None = None
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        loss = float(trainer.callback_metrics["validation_loss"])
+        if not trainer.sanity_checking and loss < self.loss:
+            self.loss = loss
+            self.state = {
+                name: value.detach().clone() for name, value in pl_module.state_dict().items()
+            }
+
+
+def train(
+    model: EncoderForecaster,
+    store: WindowStore,
+    options: TrainingOptions,
+    *,
+    validation: WindowStore | None = None,
+) -> int:
+    """Train a model in place.
+
+    Parameters
+    ----------
+    model : EncoderForecaster
+        Left on the CPU in evaluation mode; holds the last weights, or with early stopping those
+        of the lowest validation loss.
+    store : WindowStore
+        Training windows.
+    options : TrainingOptions
+        How to train.
+    validation : WindowStore, optional
+        Windows of the validation loss; needed for early stopping.
+
+    Returns
+    -------
+    int
+        Optimiser steps that were made.
+    """
+    assert validation is not None or not options.early_stopping
+    module = ForecastModule(
+        model,
+        learning_rate=options.learning_rate,
+        weight_decay=options.weight_decay,
+        max_steps=options.max_steps,
+    )
+    best = _BestWeights()
+    callbacks: list[Callback] = [TQDMProgressBar(refresh_rate=10)] if options.progress else []
+    if options.early_stopping:
+        callbacks += [
+            best,
+            EarlyStopping("validation_loss", patience=options.patience, check_finite=False),
+        ]
+    with _quiet():
+        trainer = pl.Trainer(
+            accelerator=options.accelerator,
+            devices=1,
+            max_steps=options.max_steps,
+            max_time=options.max_time,
+            gradient_clip_val=options.gradient_clip,
+            callbacks=callbacks,
+            enable_progress_bar=options.progress,
+            enable_model_summary=False,
+            enable_checkpointing=False,
+            logger=False,
+            num_sanity_val_steps=0,
+            val_check_interval=max(1, options.max_steps // 20) if options.early_stopping else None,
+            check_val_every_n_epoch=None if options.early_stopping else 1,
+        )
+        batches = list(validation.evenly_spaced(options.batch_size, 2048)) if validation else None
+        trainer.fit(module, _Windows(store, options), batches)
+    if best.state is not None:
+        module.load_state_dict(best.state)
+    model.cpu().eval()
+    _check_finite(model)
+    return int(trainer.global_step)
+
+
+def _check_finite(model: EncoderForecaster) -> None:
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise FloatingPointError(
+                f"Training diverged: parameter {name!r} is not finite. Lower learning_rate."
+            )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence what Lightning says about itself; errors and the progress bar stay."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        # Hints about loader workers, log steps and unused accelerators: advice on choices that
+        # are made here, which a caller could not act on.
+        warnings.filterwarnings("ignore", module=r"lightning\.")
+        try:
+            for logger in loggers:
+                logger.setLevel(logging.ERROR)
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
