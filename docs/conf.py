@@ -21,6 +21,12 @@ napoleon_use_ivar = True
 # It looks the names of such attributes up in every class, and finds those of two.
 suppress_warnings = ["ref.python"]
 
-autodoc_default_options = {"members": True, "imported-members": True, "show-inheritance": True}
+autodoc_default_options = {
+    "members": True,
+    "imported-members": True,
+    "show-inheritance": True,
+    # scikit-learn writes these, in the markup of its own pages.
+    "exclude-members": "set_fit_request, set_predict_request, set_score_request",
+}
 autodoc_member_order = "groupwise"
 autodoc_preserve_defaults = True
