@@ -63,6 +63,8 @@ def test_cycles_have_the_periods_of_the_clock(freq):
         wave = data.components[kind].to_numpy()
         np.testing.assert_allclose(wave[period:], wave[:-period], atol=1e-9)
         assert not np.allclose(wave[period // 2 :], wave[: -(period // 2)], atol=1.0)
+        np.testing.assert_allclose(wave[:period].mean(axis=0), 0.0, atol=1e-9)
+        assert np.diff(wave, axis=0).all(), "the wave moves at every step, also within an hour"
     trend = data.components["trend"].to_numpy()
     np.testing.assert_allclose(np.diff(trend, n=2, axis=0), 0, atol=1e-9)
 
