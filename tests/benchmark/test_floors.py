@@ -26,7 +26,7 @@ KNOWN = {
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("dataset", "target", "floor"), KNOWN, ids="-".join)
+@pytest.mark.parametrize(("dataset", "target", "floor"), KNOWN, ids=map("-".join, KNOWN))
 def test_floors_equal_the_known_table(dataset, target, floor):
     loaded = load_dataset(dataset, download=False)
     frame = loaded.targets if target == "M" else loaded.targets[[target]]

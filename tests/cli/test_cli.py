@@ -1,0 +1,243 @@
+"""The command as a user meets it: help, errors, tables, files."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import mlrforecast
+from mlrforecast.cli import _app, _benchmark, _demo, main
+from mlrforecast.data import load_dataset
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run one command line inside an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(main, [*words], prog_name="mlrforecast")
+
+
+def python(*words, folder, **variables):
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_version_and_help(run):
+    result = run("--version")
+    assert (result.exit_code, result.output) == (0, f"mlrforecast {mlrforecast.__version__}\n")
+    for words in ([], ["demo"], ["benchmark"], ["benchmark", "ett"]):
+        result = run(*words, "--help")
+        assert result.exit_code == 0
+        assert result.output.startswith("Usage: mlrforecast")
+
+
+def test_help_imports_nothing_heavy(tmp_path):
+    code = (
+        "import sys; from mlrforecast.cli import main\n"
+        "main(['benchmark', 'ett', '--help'], standalone_mode=False)\n"
+        "print(sorted({'torch', 'pandas', 'numpy', 'matplotlib', 'sklearn'} & set(sys.modules)))"
+    )
+    result = python("-c", code, folder=tmp_path)
+    assert result.stdout.splitlines()[-1] == "[]", result.stderr
+
+
+def test_the_module_runs_as_the_command_does(tmp_path):
+    start = time.perf_counter()
+    result = python("-m", "mlrforecast", "--version", folder=tmp_path)
+    assert result.stdout == f"mlrforecast {mlrforecast.__version__}\n"
+    assert time.perf_counter() - start < 5
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_expected_error_is_one_line_and_code_2(run, tmp_path):
+    result = run("demo", "--data", "nowhere")
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == (
+        "Error: `--data` must be synthetic, download or an existing folder, got 'nowhere'.\n"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_the_file_is_named_in_one_line(tmp_path):
+    (tmp_path / "empty").mkdir()
+    elsewhere = {"MLRFORECAST_DATA": "", "XDG_CACHE_HOME": str(tmp_path)}
+    words = ("-m", "mlrforecast", "demo", "--data", "empty")
+    result = python(*words, folder=tmp_path, **elsewhere)
+    assert result.returncode == 2
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    assert "ETTh1.csv" in result.stderr
+
+
+def test_the_traceback_can_be_asked_for(run, monkeypatch):
+    result = run("--traceback", "demo", "--data", "nowhere")
+    assert isinstance(result.exception, FileNotFoundError)
+    monkeypatch.setenv("MLRFORECAST_TRACEBACK", "1")
+    assert isinstance(run("demo", "--data", "nowhere").exception, FileNotFoundError)
+
+
+def test_an_unexpected_error_keeps_its_traceback(run, monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(_demo, "run_demo", broken)
+    assert isinstance(run("demo").exception, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--horizons", "96,x"], "'96,x' is not a list of whole numbers"),
+        (["--set", "width"], "must be NAME=VALUE, got 'width'"),
+        (["--set", "seed=3"], "`options` must not hold ['seed']"),
+        (["--horizons", "96,96"], "`horizons` must hold distinct entries"),
+        (["--seeds", "0"], "0 is not in the range"),
+        (["--dataset", "ETTh9"], "Unknown data set 'ETTh9'"),
+    ],
+)
+def test_benchmark_errors(run, tmp_path, words, message):
+    result = run("benchmark", "ett", "--out", "results", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_benchmark_options_reach_the_benchmark(run, monkeypatch):
+    calls = []
+
+    def caught(config, *, out, jobs):
+        calls.append((config, out, jobs))
+        yield "the table"
+
+    monkeypatch.setattr(_benchmark, "run_and_report", caught)
+    words = "--dataset ETTh2 --horizons 96,192 --attention mlr --seeds 2 --target OT --final"
+    more = "--max-steps 50 --context-length 96 --set learning_rate=5e-4 --set ranks=(4,2)"
+    result = run(
+        "benchmark", "ett", *words.split(), *more.split(), "--set", "loss=mae", "--jobs", "3",
+        "--root", "data", "--out", "results",
+    )  # fmt: skip
+    assert result.output == "the table\n"
+    ((config, out, jobs),) = calls
+    assert (config.dataset, config.horizons, config.attention) == ("ETTh2", (96, 192), ("mlr",))
+    assert (config.seeds, config.target, config.final) == (2, "OT", True)
+    assert (config.root, out, jobs) == (Path("data"), Path("results"), 3)
+    assert config.options == {
+        "max_steps": 50,
+        "context_length": 96,
+        "learning_rate": 5e-4,
+        "ranks": (4, 2),
+        "loss": "mae",
+    }
+
+
+def test_defaults_are_those_of_the_python_interface(run, monkeypatch):
+    from mlrforecast.benchmark import EttConfig
+
+    calls = []
+    monkeypatch.setattr(
+        _benchmark, "run_and_report", lambda config, *, out, jobs: calls.append(config) or []
+    )
+    run("benchmark", "ett", "--out", "results")
+    assert calls == [EttConfig()]
+
+
+def test_a_real_benchmark_from_the_command_line(run, tmp_path):
+    words = "benchmark ett --dataset synthetic --horizons 24 --attention mlr --seeds 1 --final"
+    result = run(*words.split(), "--max-steps", "1", "--out", "results")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert "synthetic, target M, test windows" in lines[0]
+    assert lines[-3].split() == ["windows", "145"]
+    assert lines[-2:] == [
+        "Full test windows, none dropped: 145",
+        "Final runs on record in results: 1",
+    ]
+    written = pd.read_csv(tmp_path / "results" / "synthetic_M_final.csv", dtype={"seed": "Int64"})
+    model = written[written["model"] == "MLRForecaster"].iloc[0]
+    assert (model["attention"], model["seed"], model["windows"]) == ("mlr", 0, 145)
+    assert model["parameters"] > 100
+    assert model["command"].startswith("mlrforecast benchmark ett --dataset synthetic")
+    assert str(tmp_path) not in (tmp_path / "results" / "synthetic_M_final.csv").read_text()
+
+
+@pytest.mark.slow
+def test_processes_give_the_rows_of_one_process(run, tmp_path):
+    words = "benchmark ett --dataset synthetic --horizons 24 --seeds 1 --final --max-steps 1"
+    assert run(*words.split(), "--out", "one").exit_code == 0
+    result = python("-m", "mlrforecast", *words.split(), "--jobs", "2", "--out", "two",
+                    folder=tmp_path)  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    one, two = (
+        pd.read_csv(tmp_path / name / "synthetic_M_final.csv").sort_values(["model", "attention"])
+        for name in ("one", "two")
+    )
+    assert one["config_hash"].tolist() == two["config_hash"].tolist()
+    np.testing.assert_allclose(one["mse"], two["mse"], rtol=1e-4)
+
+
+def test_the_demo_scores_draws_and_says_where(run, tmp_path):
+    result = run("demo", "--max-steps", "1", "--out", "pictures/seen.png")
+    assert result.exit_code == 0, result.output
+    table = [line for line in result.stdout.splitlines() if line.startswith("  ") or "(" in line]
+    names = ("MLRForecaster", "repeat last", "seasonal naive", "mean of 7 seasons")
+    for name in names:
+        assert sum(line.startswith(name) for line in table) == 1
+    assert "WQL" in result.stdout
+    assert "80 % interval" in result.stdout
+    assert result.stdout.endswith(f"{Path('pictures/seen.png')}\n")
+    picture = (tmp_path / "pictures" / "seen.png").read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert len(picture) > 20_000
+    assert [path.name for path in tmp_path.iterdir()] == ["pictures"]
+
+
+def test_the_demo_refuses_another_kind_of_file(run, tmp_path):
+    result = run("demo", "--out", "seen.exe")
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "must name a .png file" in result.stderr
+
+
+def test_demo_floors_are_scored_on_the_test_windows():
+    dataset = load_dataset("synthetic")
+    floors = _demo._floors(dataset, 145)
+    values = dataset.targets.to_numpy()
+    horizon, start = dataset.prediction_length, dataset.splits["test"].start
+    for window in (0, 80, 144):
+        cut = start + window
+        for name, season in (("seasonal naive", 24), ("repeat last", 1)):
+            for step in range(horizon):
+                rows = values[cut - 168 : cut]
+                phase = rows[(len(rows) + step) % season :: season]
+                for channel in range(3):
+                    seen = phase[:, channel][~np.isnan(phase[:, channel])]
+                    assert floors[name][window, step, channel] == seen[-1]
+
+
+def test_every_option_says_what_it_does():
+    def commands(group):
+        for command in group.commands.values():
+            yield command
+            if isinstance(command, click.Group):
+                yield from commands(command)
+
+    for command in commands(_app.main):
+        assert command.help
+        for parameter in command.params:
+            assert parameter.help, f"{command.name} --{parameter.name}"
