@@ -306,12 +306,26 @@ def _choose(case: AttentionCase, backend: str) -> BackendChoice:
     return BackendChoice(name=backend, reason="asked for by name", refused=refused)
 
 
+# The longest sequence on a CPU thread up to which the dense matrix is not slower than the pieces,
+# by benchmarks/results/kernels/attention_cpu.csv.
+_DENSE_UP_TO = 128
+
+
 def _best(case: AttentionCase, refused: dict[str, str]) -> tuple[str, str]:
-    """Return the fastest backend left, by benchmarks/results/kernels, and why it is."""
-    if "expanded" not in refused:
-        return "expanded", "one fused attention call"
-    if "hierarchical" not in refused:
-        return "hierarchical", "merges fused attention calls, without the T x T matrix"
+    """Return the fastest backend of those left, and why it is."""
+    if case.device.type == "cpu":
+        if case.length <= _DENSE_UP_TO:
+            return "reference", f"up to {_DENSE_UP_TO} steps the dense matrix is fast on a CPU"
+        order = ("hierarchical", "expanded")
+    else:
+        order = ("expanded", "hierarchical")
+    reasons = {
+        "expanded": "one fused attention call",
+        "hierarchical": "fused attention calls, without the T x T matrix",
+    }
+    for name in order:
+        if name not in refused:
+            return name, reasons[name]
     return "reference", "the only one that can serve this call"
 
 

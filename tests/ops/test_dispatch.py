@@ -1,0 +1,155 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from mlrforecast._core.errors import BackendError
+from mlrforecast.ops import explain_backend, mlr_attention, mlr_scores, standard_attention
+
+
+def tensors(length: int = 12, width: int = 8, value_width: int = 4, **kwargs: Any) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    widths = (width, width, value_width)
+    return [torch.randn(2, 2, length, w, generator=generator).to(**kwargs) for w in widths]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ranks": (4, 2)}, r"must sum to the head width R=8, got \(4, 2\) \(sum 6\)"),
+        ({"unshared": "drop"}, "`unshared` must be one of mask, zero; got 'drop'"),
+        ({"link": "relu"}, "`link` must be one of softmax, identity; got 'relu'"),
+        ({"dropout_p": 1.0}, r"`dropout_p` must lie in \[0, 1\), got 1.0"),
+        ({"offset": -2}, "`offset` must be at least 0"),
+        ({"backend": "triton"}, "one of auto, expanded, hierarchical, reference; got 'triton'"),
+        ({"key_mask": torch.ones(2, 11, dtype=torch.bool)}, r"shape \(B, T\) = \(2, 12\)"),
+        ({"key_mask": torch.ones(2, 12)}, "bool tensor"),
+    ],
+)
+def test_bad_options(options: dict[str, Any], message: str) -> None:
+    arguments = {"ranks": (4, 2, 2)} | options
+    with pytest.raises(ValueError, match=message):
+        mlr_attention(*tensors(), **arguments)
+    with pytest.raises(ValueError, match=message):
+        explain_backend(*tensors(), **arguments)
+
+
+def test_bad_shapes() -> None:
+    q, k, v = tensors()
+    for attend in (standard_attention, lambda *x: mlr_attention(*x, ranks=(4, 4))):
+        with pytest.raises(ValueError, match=r"one shape \(B, H, T, R\)"):
+            attend(q, k[:, :, 1:], v)
+        with pytest.raises(ValueError, match=r"one shape \(B, H, T, R\)"):
+            attend(q[0], k[0], v[0])
+        with pytest.raises(ValueError, match="must not be empty"):
+            attend(q[:, :, :0], k[:, :, :0], v[:, :, :0])
+        with pytest.raises(TypeError, match="one floating-point dtype"):
+            attend(q, k, v.double())
+
+
+def test_scores_check_the_width() -> None:
+    q, k, _ = tensors()
+    with pytest.raises(ValueError, match="must sum to the head width R=8"):
+        mlr_scores(q, k, ranks=(4,))
+
+
+def test_unknown_option() -> None:
+    with pytest.raises(TypeError, match="rank"):
+        explain_backend(*tensors(), rank=(4, 4))
+
+
+@pytest.mark.parametrize(
+    ("options", "backend", "message"),
+    [
+        ({"dropout_p": 0.1}, "hierarchical", "no dropout, and `dropout_p` is 0.1"),
+        ({"link": "identity"}, "hierarchical", "softmax attention only"),
+        ({"link": "identity"}, "expanded", "softmax attention only"),
+        ({"block_sizes": (None, 5, 2)}, "hierarchical", r"nested blocks .*=\(None, 5, 2\)"),
+        ({"block_sizes": (8, 4, 2), "unshared": "zero"}, "hierarchical", "never meets them"),
+    ],
+)
+def test_a_named_backend_raises_instead_of_falling_back(
+    options: dict[str, Any], backend: Any, message: str
+) -> None:
+    arguments = {"ranks": (4, 2, 2)} | options
+    with pytest.raises(BackendError, match=message):
+        mlr_attention(*tensors(), backend=backend, **arguments)
+    choice = explain_backend(*tensors(), **arguments)
+    assert choice.name != backend
+    assert backend in choice.refused
+
+
+def test_blocks_that_cover_the_sequence_count_as_whole() -> None:
+    """Sizes 40 and 30 do not nest, but over 12 steps both are the whole sequence."""
+    choice = explain_backend(*tensors(), ranks=(4, 2, 2), block_sizes=(40, 30, 4), unshared="zero")
+    assert choice.refused == {}
+
+
+@pytest.mark.parametrize(
+    ("length", "options", "expected"),
+    [
+        (64, {}, "reference"),
+        (512, {}, "hierarchical"),
+        (512, {"link": "identity"}, "reference"),
+        (512, {"block_sizes": (None, 300, 200)}, "expanded"),
+        (512, {"block_sizes": (None, 50, 3)}, "reference"),
+    ],
+)
+def test_choice_on_the_cpu(length: int, options: dict[str, Any], expected: str) -> None:
+    choice = explain_backend(*tensors(length), **({"ranks": (4, 2, 2)} | options))
+    assert choice.name == expected
+    assert choice.reason
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference", "expanded", "hierarchical"])
+def test_explanation_of_a_backend_asked_for(backend: Any) -> None:
+    choice = explain_backend(*tensors(), ranks=(4, 2, 2), backend=backend)
+    assert backend in ("auto", choice.name)
+
+
+@pytest.mark.parametrize("backend", ["reference", "expanded"])
+def test_dropout_keeps_the_mean(backend: Any, seeded: None) -> None:
+    """Values of one give the sum of the weights: 1 on average, and not 1 in each row."""
+    q, k, v = tensors(length=64)
+    out = mlr_attention(q, k, torch.ones_like(v), ranks=(4, 2, 2), dropout_p=0.5, backend=backend)
+    assert (out - 1).abs().max() > 0.1
+    assert out.mean().item() == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("backend", ["reference", "expanded", "hierarchical"])
+def test_follows_autocast(backend: Any) -> None:
+    """Under autocast, a float32 q (from a norm) and a bfloat16 v (from a linear map) meet."""
+    q, k, v = tensors()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = mlr_attention(q, k, v.bfloat16(), ranks=(4, 2, 2), backend=backend)
+        standard = standard_attention(q, k, v.bfloat16())
+    assert out.dtype == standard.dtype == torch.bfloat16
+    exact = mlr_attention(q, k, v, ranks=(4, 2, 2), backend="reference")
+    torch.testing.assert_close(out.float(), exact, rtol=0.05, atol=0.05)
+
+
+def test_standard_attention_without_keys_is_zero() -> None:
+    inputs = [x.requires_grad_() for x in tensors(dtype=torch.float64)]
+    key_mask = torch.tensor([[False] * 12, [True] * 12])
+    out = standard_attention(*inputs, causal=True, key_mask=key_mask)
+    gradients = torch.autograd.grad(out.square().sum(), inputs)
+    assert (out[0] == 0).all()
+    assert all((grad[0] == 0).all() and grad.isfinite().all() for grad in gradients)
+
+
+def test_standard_attention_is_the_formula() -> None:
+    q, k, v = tensors(dtype=torch.float64)
+    scores = (q @ k.mT) * 0.3
+    future = torch.ones(12, 12, dtype=torch.bool).triu(1)
+    exact = scores.masked_fill(future, float("-inf")).softmax(-1) @ v
+    torch.testing.assert_close(standard_attention(q, k, v, causal=True, scale=0.3), exact)
+
+
+@pytest.mark.parametrize("backend", ["reference", "expanded", "hierarchical"])
+def test_strided_inputs(backend: Any) -> None:
+    """Heads cut out of (B, T, H * R) arrive as transposed views."""
+    q, k, v = tensors(dtype=torch.float64)
+    views = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+    out = mlr_attention(*views, ranks=(4, 2, 2), backend=backend)
+    torch.testing.assert_close(out, mlr_attention(q, k, v, ranks=(4, 2, 2), backend="reference"))
