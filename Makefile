@@ -47,7 +47,7 @@ lint: $(VENV)/.dev ## ruff (rules and format) and mypy
 	$(BIN)/mypy
 
 test: lint ## every check that CI runs
-	$(BIN)/python -m pytest $(SHAPED_TESTS) -q --jaxtyping-packages=mlrforecast,beartype.beartype -m "not compile"
+	$(BIN)/python -m pytest $(SHAPED_TESTS) -q --jaxtyping-packages=mlrforecast,beartype.beartype -m "not compile and not slow"
 	$(BIN)/python -m pytest
 
 docs: $(VENV)/.dev ## build the HTML pages into docs/_build
