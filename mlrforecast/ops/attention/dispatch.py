@@ -306,16 +306,18 @@ def _choose(case: AttentionCase, backend: str) -> BackendChoice:
     return BackendChoice(name=backend, reason="asked for by name", refused=refused)
 
 
-# The longest sequence on a CPU thread up to which the dense matrix is not slower than the pieces,
+# The longest sequence for which the dense matrix is not slower than the pieces on one CPU thread,
 # by benchmarks/results/kernels/attention_cpu.csv.
-_DENSE_UP_TO = 128
+_DENSE_UP_TO = {"causal": 96, "bidirectional": 128}
 
 
 def _best(case: AttentionCase, refused: dict[str, str]) -> tuple[str, str]:
     """Return the fastest backend of those left, and why it is."""
     if case.device.type == "cpu":
-        if case.length <= _DENSE_UP_TO:
-            return "reference", f"up to {_DENSE_UP_TO} steps the dense matrix is fast on a CPU"
+        direction = "causal" if case.causal else "bidirectional"
+        limit = _DENSE_UP_TO[direction]
+        if case.length <= limit:
+            return "reference", f"the dense {direction} matrix is fast on a CPU up to {limit} steps"
         order = ("hierarchical", "expanded")
     else:
         order = ("expanded", "hierarchical")
