@@ -19,9 +19,11 @@ DOCS = ROOT / "docs"
 PAGES = sorted(
     [
         *ROOT.glob("*.md"),
-        *DOCS.rglob("*.md"),
-        *(ROOT / "datasets").rglob("*.md"),
-        *(ROOT / "benchmarks").rglob("*.md"),
+        *(
+            page
+            for folder in ("benchmarks", "datasets", "docs", "mlrforecast")
+            for page in (ROOT / folder).rglob("*.md")
+        ),
     ]
 )
 README_LINES = 150
