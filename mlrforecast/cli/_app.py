@@ -75,9 +75,15 @@ def main(traceback: bool) -> None:
     show_default=True,
     help="Where to write the picture.",
 )
-@click.option("--max-steps", type=click.IntRange(1), help="Optimiser steps.")
+@click.option(
+    "--max-steps",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="Optimiser steps; fewer than MLRForecaster makes by default, so that it takes a minute.",
+)
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
-def demo(data: str, out: Path, max_steps: int | None, seed: int) -> None:
+def demo(data: str, out: Path, max_steps: int, seed: int) -> None:
     """Fit, forecast with quantiles, score beside naive forecasts, and draw one picture."""
     # torch and pandas take seconds to import; help must not wait for them.
     from mlrforecast.cli._demo import run_demo

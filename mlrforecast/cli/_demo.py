@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,14 +23,13 @@ _NUM_SEASONS = 7
 _MAX_DRAWN = 4
 
 
-def run_demo(data: str, *, out: Path, max_steps: int | None, seed: int) -> Iterator[str]:
+def run_demo(data: str, *, out: Path, max_steps: int, seed: int) -> Iterator[str]:
     """Run the demonstration and tell, line by line, what it does and finds."""
     if out.suffix.lower() != ".png":
         raise ValueError(f"`--out` must name a .png file, got {out.name!r}.")
     dataset = load(data)
     yield dataset.describe()
-    options: dict[str, Any] = {} if max_steps is None else {"max_steps": max_steps}
-    forecaster = MLRForecaster(dataset.prediction_length, seed=seed, **options)
+    forecaster = MLRForecaster(dataset.prediction_length, max_steps=max_steps, seed=seed)
     train = dataset.splits["train"]
     yield f"Fitting MLRForecaster on the {len(train)} train rows."
     forecaster.fit(dataset.targets.iloc[train.start : train.stop])
@@ -86,8 +84,8 @@ def _point_scores(
     for place, name in enumerate(columns):
         one = slice(place, place + 1)
         pair = actual[..., one], forecast[..., one]
-        scores[name] = f"{metrics.mase(*pair, scale[:, one]):.3f} ({metrics.mae(*pair):.3g})"
-    mean = f"{metrics.mase(actual, forecast, scale):.3f} ({metrics.mae(actual, forecast):.3g})"
+        scores[name] = f"{metrics.mase(*pair, scale[:, one]):.3f} ({metrics.mae(*pair):#.3g})"
+    mean = f"{metrics.mase(actual, forecast, scale):.3f} ({metrics.mae(actual, forecast):#.3g})"
     return scores | {"mean": mean}
 
 
