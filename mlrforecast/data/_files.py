@@ -25,12 +25,8 @@ def read_file(card: DatasetCard, *, root: str | os.PathLike[str] | None, downloa
     if card.embedded:
         entry = catalogue_folder() / card.embedded
         return _checked(card, entry.read_bytes(), str(entry))
-    # Imported here since it loads requests, which few calls need; it carries no types.
-    import pooch  # type: ignore[import-untyped]
-
-    cache = Path(pooch.os_cache("mlrforecast"))
     tried = []
-    for label, folder in _folders(root, cache):
+    for label, folder in _folders(root):
         if folder.is_dir() and (found := sorted(_search(folder, card.file))):
             return _read_first_intact(card, [path for _, path in found])
         tried.append(f"{label} ({folder})")
@@ -38,17 +34,25 @@ def read_file(card: DatasetCard, *, root: str | os.PathLike[str] | None, downloa
         tried.append(f"the environment variable {FOLDER_VARIABLE} (not set)")
     if not download:
         raise _not_found(card, [*tried, "download (switched off by download=False)"])
-    return _fetch(card, cache, tried)
+    return _fetch(card, tried)
 
 
-def _folders(root: str | os.PathLike[str] | None, cache: Path) -> Iterator[tuple[str, Path]]:
+def _user_cache() -> Path:
+    """Return the user's cache folder, which need not exist."""
+    # Imported here since it loads requests, which few calls need; it carries no types.
+    import pooch  # type: ignore[import-untyped]
+
+    return Path(pooch.os_cache("mlrforecast"))
+
+
+def _folders(root: str | os.PathLike[str] | None) -> Iterator[tuple[str, Path]]:
     """Folders to look through, in order, each with what named it."""
     if root is not None:
         yield "root", Path(root)
     if named := os.environ.get(FOLDER_VARIABLE):
         _check_folder(Path(named), FOLDER_VARIABLE)
         yield FOLDER_VARIABLE, Path(named)
-    yield "the user cache", cache
+    yield "the user cache", _user_cache()
 
 
 def _check_folder(folder: Path, named_by: str) -> None:
@@ -96,7 +100,7 @@ def _checked(card: DatasetCard, content: bytes, where: str) -> bytes:
     )
 
 
-def _fetch(card: DatasetCard, cache: Path, tried: list[str]) -> bytes:
+def _fetch(card: DatasetCard, tried: list[str]) -> bytes:
     """Download the file into the cache; nothing is left there unless it is intact."""
     # Imported here since they are slow to load and few calls need them; no types for tqdm.
     import pooch
@@ -115,7 +119,7 @@ def _fetch(card: DatasetCard, cache: Path, tried: list[str]) -> bytes:
                     url,
                     known_hash=f"sha256:{card.sha256}",
                     fname=card.file,
-                    path=cache,
+                    path=_user_cache(),
                     downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30),
                 )
         except (requests.RequestException, OSError) as error:
