@@ -71,6 +71,11 @@ def public_objects() -> dict[str, object]:
     return found
 
 
+def _is_record(value: object) -> bool:
+    """Whether it only holds fields; the function that returns one shows it."""
+    return dataclasses.is_dataclass(value) or (inspect.isclass(value) and issubclass(value, tuple))
+
+
 def _is_ours(value: object) -> bool:
     is_code = inspect.isfunction(value) or inspect.isclass(value)
     return is_code and str(value.__module__).startswith("mlrforecast")
@@ -192,8 +197,7 @@ def test_each_exported_function_and_class_shows_an_example(name: str) -> None:
         for n, value in listed.items()
         if _is_ours(value)
         and not (isinstance(value, type) and issubclass(value, Exception))
-        # The function that returns a record shows it.
-        and not dataclasses.is_dataclass(value)
+        and not _is_record(value)
         and not getattr(value, "_is_protocol", False)
         and ">>> " not in (value.__doc__ or "")
     ]
