@@ -111,7 +111,10 @@ def _hash(task: Task, run: Run) -> str:
 
 def _forecaster(task: Task, run: Run) -> MLRForecaster:
     settings: dict[str, object] = {"attention": run.attention, "seed": run.seed, "progress": False}
-    return MLRForecaster(run.horizon, **(dict(task.options) | settings))  # type: ignore[arg-type]
+    try:
+        return MLRForecaster(run.horizon, **(dict(task.options) | settings))  # type: ignore[arg-type]
+    except TypeError as error:
+        raise ValueError(f"`options` must hold arguments of MLRForecaster only: {error}") from error
 
 
 def _run_floor(scaled: pd.DataFrame, run: Run) -> Row:

@@ -12,7 +12,7 @@ import pandas as pd
 from tqdm.auto import tqdm  # type: ignore[import-untyped]  # no types for tqdm
 
 from mlrforecast.benchmark._floors import FLOORS
-from mlrforecast.benchmark._provenance import command_line, config_hash, num_cores
+from mlrforecast.benchmark._provenance import command_line, num_cores
 from mlrforecast.benchmark._results import (
     Row,
     append_log,
@@ -32,6 +32,7 @@ from mlrforecast.benchmark._runs import (
     run_key,
 )
 from mlrforecast.benchmark._splits import Split, num_windows
+from mlrforecast.nn import attentions
 
 __all__ = ["EttConfig", "run_ett"]
 
@@ -62,8 +63,8 @@ class EttConfig:
     Raises
     ------
     ValueError
-        If a list is empty or repeats itself, a number is below 1, or an option is one that each
-        run sets itself.
+        If a list is empty or repeats itself, a number is below 1, an attention is unknown, or an
+        option is one that each run sets itself.
 
     Examples
     --------
@@ -94,6 +95,8 @@ class EttConfig:
         for name, number in (("seeds", self.seeds), ("horizons", min(self.horizons))):
             if number < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {number}.")
+        if unknown := [name for name in self.attention if name not in attentions]:
+            raise ValueError(f"`attention` must hold names of {list(attentions)}, got {unknown}.")
         if taken := sorted(set(SET_BY_RUN) & set(self.options)):
             raise ValueError(f"`options` must not hold {taken}: each run sets them itself.")
 
@@ -157,7 +160,7 @@ def run_ett(
     known = {row_key(row): row for row in read_rows(path)} if path else {}
     pending = [run for run, key in zip(runs, keys, strict=True) if key not in known]
     if config.final and pending and folder is not None:
-        append_log(folder, _log_entry(config, task, pending))
+        append_log(folder, _log_entry(config, task, runs, len(pending)))
     for row in tqdm(
         _execute_all(task, pending, jobs), total=len(pending), desc="runs", disable=not progress
     ):
@@ -232,17 +235,18 @@ def _file_name(config: EttConfig) -> str:
     return f"{config.dataset}_{config.target or 'M'}_{'final' if config.final else 'folds'}.csv"
 
 
-def _log_entry(config: EttConfig, task: Task, pending: Sequence[Run]) -> Row:
+def _log_entry(config: EttConfig, task: Task, runs: Sequence[Run], pending: int) -> Row:
     """Describe a final run before its first score, so that a stopped one counts too."""
-    hashes = {str(run_key(task, run)["config_hash"]) for run in pending if run.model == MODEL}
+    # Seed, attention and horizon are not part of the hash: one model run tells it for all.
+    model_run = next(run for run in runs if run.model == MODEL)
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "config_hash": hashes.pop() if len(hashes) == 1 else config_hash({"all": sorted(hashes)}),
+        "config_hash": run_key(task, model_run)["config_hash"],
         "command": task.command,
         "dataset": config.dataset,
         "target": config.target or "M",
         "horizons": list(config.horizons),
         "attention": list(config.attention),
         "seeds": config.seeds,
-        "runs": len(pending),
+        "runs": pending,
     }

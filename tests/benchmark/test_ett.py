@@ -214,6 +214,7 @@ def _long_context(init):
         ({"horizons": (96, 96)}, "`horizons` must hold distinct entries"),
         ({"horizons": (0,)}, "`horizons` must be at least 1, got 0"),
         ({"attention": ()}, "`attention` must hold distinct entries"),
+        ({"attention": ("mlr", "mrl")}, r"`attention` must hold names of .*got \['mrl'\]"),
         ({"options": {"seed": 3}}, r"`options` must not hold \['seed'\]"),
     ],
 )
