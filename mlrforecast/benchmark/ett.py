@@ -153,7 +153,7 @@ def run_ett(
     if config.final and out is None:
         raise ValueError("`out` must name a folder where `final`: the run is logged there.")
     folder = None if out is None else Path(out)
-    task = _task(config, folder)
+    task = _task(config, folder, jobs)
     runs = list(_runs(config, load_task(task)[1]))
     keys = [row_key(run_key(task, run)) for run in runs]
     path = None if folder is None else folder / _file_name(config)
@@ -209,7 +209,7 @@ def _execute_all(task: Task, runs: Sequence[Run], jobs: int) -> Iterator[Row]:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _task(config: EttConfig, folder: Path | None) -> Task:
+def _task(config: EttConfig, folder: Path | None, jobs: int) -> Task:
     options = {
         "dataset": config.dataset,
         "horizons": ",".join(map(str, config.horizons)),
@@ -219,6 +219,8 @@ def _task(config: EttConfig, folder: Path | None) -> Task:
         "final": config.final,
         "root": None if config.root is None else Path(config.root),
         "set": tuple(f"{name}={value}" for name, value in config.options.items()),
+        # Training times mean something else where runs share a machine.
+        "jobs": jobs if jobs > 1 else None,
         "out": folder,
     }
     return Task(

@@ -192,6 +192,8 @@ def test_processes_give_the_rows_of_one_process(run, tmp_path):
     )
     assert one["config_hash"].tolist() == two["config_hash"].tolist()
     np.testing.assert_allclose(one["mse"], two["mse"], rtol=1e-4)
+    assert one["command"].iloc[0].endswith("--out one")
+    assert two["command"].iloc[0].endswith("--jobs 2 --out two")
 
 
 def test_the_demo_scores_draws_and_says_where(run, tmp_path):
