@@ -27,7 +27,7 @@ def tensors(length: int = 12, width: int = 8, value_width: int = 4, **kwargs: An
         ({"key_mask": torch.ones(2, 12)}, "bool tensor"),
     ],
 )
-def test_bad_options(options: dict[str, Any], message: str) -> None:
+def test_bad_options(options: dict[str, Any], message: str, own_errors: None) -> None:
     arguments = {"ranks": (4, 2, 2)} | options
     with pytest.raises(ValueError, match=message):
         mlr_attention(*tensors(), **arguments)
@@ -35,7 +35,7 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
         explain_backend(*tensors(), **arguments)
 
 
-def test_bad_shapes() -> None:
+def test_bad_shapes(own_errors: None) -> None:
     q, k, v = tensors()
     for attend in (standard_attention, lambda *x: mlr_attention(*x, ranks=(4, 4))):
         with pytest.raises(ValueError, match=r"one shape \(B, H, T, R\)"):

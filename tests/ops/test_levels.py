@@ -106,7 +106,7 @@ def test_bad_levels(arguments: dict[str, object], message: str) -> None:
 
 
 @pytest.mark.parametrize("ranks", [(4, 2.0), (True, 2), ("4", 2)])
-def test_levels_are_integers(ranks: tuple[object, ...]) -> None:
+def test_levels_are_integers(ranks: tuple[object, ...], own_errors: None) -> None:
     with pytest.raises(TypeError, match="must be an integer"):
         check_levels(32, ranks)
 
@@ -131,7 +131,7 @@ def test_flops_follow_the_published_count() -> None:
         ("inverse_rank", (1 / 9, 1 / 7)),
         ("inverse_sqrt_rank", (1 / 3, 7**-0.5)),
         ("inverse_sqrt_width", (0.25, 0.25)),
-        ((2, 0.5), (2.0, 0.5)),
+        ((2.0, 0.5), (2.0, 0.5)),
     ],
 )
 @pytest.mark.parametrize("divide", [False, True])
@@ -141,7 +141,7 @@ def test_scales(scale: object, expected: tuple[float, ...], divide: bool) -> Non
 
 
 @pytest.mark.parametrize("scale", ["inverse", (1.0,), (1.0, 0.0), (1.0, float("nan")), (-1.0, 1.0)])
-def test_bad_scales(scale: object) -> None:
+def test_bad_scales(scale: object, own_errors: None) -> None:
     with pytest.raises(ValueError, match="`level_scale` must"):
         level_scales((4, 2), scale)
 

@@ -99,7 +99,6 @@ def _flash_backward(
     scale: float,
 ) -> Gradients:
     """Call the CUDA flash kernel for a batch of equal lengths, without dropout."""
-    empty = torch.empty(0, dtype=torch.int32, device=q.device)
     seed = torch.zeros(2, dtype=torch.uint64, device=q.device)
     grad_q, grad_k, grad_v = _aten._scaled_dot_product_flash_attention_backward(
         grad,
@@ -108,8 +107,9 @@ def _flash_backward(
         v,
         out,
         lse,
-        empty,
-        empty,
+        # No lengths of sequences packed together: the batch is dense.
+        None,
+        None,
         q.shape[2],
         k.shape[2],
         0.0,

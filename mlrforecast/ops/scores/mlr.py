@@ -124,7 +124,7 @@ def mlr_scores(
     Examples
     --------
     >>> q = k = torch.ones(1, 1, 4, 3)
-    >>> mlr_scores(q, k, ranks=(2, 1), block_sizes=(4, 2), level_scale=(1, 1))[0, 0, 0]
+    >>> mlr_scores(q, k, ranks=(2, 1), block_sizes=(4, 2), level_scale=(1.0, 1.0))[0, 0, 0]
     tensor([3., 3., 2., 2.])
     >>> mlr_scores(q, k, ranks=(2, 1))[0, 0, 0]
     tensor([2., 2., 1., 1.])
