@@ -225,8 +225,9 @@ def _mask_of(
         return None, None
     keys = _gather(key_mask[:, None], *_sides(pieces)[1])[:, :, None]
     bias = torch.zeros(keys.shape, dtype=q.dtype, device=q.device)
-    # Finite, because some kernels make NaN of rows whose every key is at minus infinity.
-    bias = bias.masked_fill(~keys, torch.finfo(q.dtype).min)
+    # Finite even when a kernel goes over to powers of two, because some make NaN of rows whose
+    # every key is at minus infinity.
+    bias = bias.masked_fill(~keys, torch.finfo(q.dtype).min / 2)
     seen = keys.cumsum(-1) > 0
     sees = seen[:, :, 0] if pieces.causal else seen[:, :, 0, -1:]
     return bias, sees
