@@ -153,3 +153,15 @@ def test_strided_inputs(backend: Any) -> None:
     views = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
     out = mlr_attention(*views, ranks=(4, 2, 2), backend=backend)
     torch.testing.assert_close(out, mlr_attention(q, k, v, ranks=(4, 2, 2), backend="reference"))
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("length", [40, 150])
+def test_compiles_as_one_graph(length: int) -> None:
+    """The merge of pieces is no graph, so another backend is taken while compiling."""
+    q, k, v = tensors(length)
+    options = {"ranks": (4, 2, 2), "causal": True}
+    compiled = torch.compile(
+        lambda *x: mlr_attention(*x, **options), backend="aot_eager", fullgraph=True
+    )
+    torch.testing.assert_close(compiled(q, k, v), mlr_attention(q, k, v, **options))

@@ -42,6 +42,8 @@ def refusal(case: AttentionCase) -> str | None:
         return "it computes softmax attention only, and `link` is 'identity'"
     if case.dropout_p > 0:
         return f"it has no dropout, and `dropout_p` is {case.dropout_p}"
+    if torch.compiler.is_compiling():
+        return "torch.compile cannot trace its merge in place"
     if not case.nested:
         return (
             "it needs nested blocks (each size a divisor of the one before), got "
