@@ -11,7 +11,17 @@ __all__ = ["reference_attention", "refusal"]
 
 
 def refusal(case: AttentionCase) -> str | None:
-    """Return why a case cannot be served: the reference serves every case."""
+    """Return why a case cannot be served: never, the reference serves every case.
+
+    Parameters
+    ----------
+    case : AttentionCase
+        The checked call.
+
+    Returns
+    -------
+    None
+    """
     del case
     return None
 
