@@ -8,9 +8,9 @@ Examples
 >>> forecaster = mlrforecast.MLRForecaster(prediction_length=24)
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
+from mlrforecast._core.lazy import lazy_names
 from mlrforecast._version import __version__
 
 if TYPE_CHECKING:
@@ -19,17 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MLRForecaster", "TimeSeriesDataset", "__version__", "load_dataset"]
 
-_HOMES = {
-    "MLRForecaster": "mlrforecast.estimators",
-    "TimeSeriesDataset": "mlrforecast.data",
-    "load_dataset": "mlrforecast.data",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'mlrforecast' has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "MLRForecaster": "mlrforecast.estimators",
+        "TimeSeriesDataset": "mlrforecast.data",
+        "load_dataset": "mlrforecast.data",
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,8 @@
 """Files and frames in, checked series and typed batches out; knows no model."""
 
-from mlrforecast.data.batch import ForecastBatch
+from typing import TYPE_CHECKING
+
+from mlrforecast._core.lazy import lazy_names
 from mlrforecast.data.catalogue import ColumnCard, DatasetCard, list_datasets, load_card
 from mlrforecast.data.datasets import TimeSeriesDataset, load_dataset
 from mlrforecast.data.frequency import (
@@ -12,7 +14,10 @@ from mlrforecast.data.frequency import (
 from mlrforecast.data.gluonts import gluonts_to_long_frame, load_gluonts
 from mlrforecast.data.panel import Panel, Series, read_panel
 from mlrforecast.data.synthetic import SyntheticData, make_synthetic
-from mlrforecast.data.windows import WindowStore, context_batch
+
+if TYPE_CHECKING:
+    from mlrforecast.data.batch import ForecastBatch
+    from mlrforecast.data.windows import WindowStore, context_batch
 
 __all__ = [
     "ColumnCard",
@@ -36,3 +41,13 @@ __all__ = [
     "make_synthetic",
     "read_panel",
 ]
+
+# These need torch, which loading a data set does not.
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "ForecastBatch": "mlrforecast.data.batch",
+        "WindowStore": "mlrforecast.data.windows",
+        "context_batch": "mlrforecast.data.windows",
+    },
+)

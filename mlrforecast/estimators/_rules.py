@@ -8,8 +8,8 @@ from mlrforecast._core.errors import DataError
 from mlrforecast.data import Panel, Series
 from mlrforecast.models import EncoderConfig
 
-MAX_CONTEXT = 512
-NUM_TOKENS = 32
+MAX_CONTEXT = 336
+NUM_TOKENS = 20
 MAX_PATCH = 16
 
 
@@ -21,8 +21,8 @@ def derive_lengths(
 ) -> tuple[int, int]:
     """Return context and patch length.
 
-    The context is a quarter of the longest series, at most 512 steps. A patch cuts it into about
-    32 tokens and has at most 16 steps. A derived context is a whole number of patches.
+    The context is a quarter of the longest series, at most 336 steps. A patch cuts it into about
+    20 tokens and has at most 16 steps. A derived context is a whole number of patches.
     """
     longest = max(len(item.index) for item in panel.series)
     context = context_length or min(MAX_CONTEXT, max(1, (longest - prediction_length) // 4))

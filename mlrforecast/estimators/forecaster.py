@@ -40,7 +40,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
     prediction_length : int
         Steps to forecast.
     context_length : int, optional
-        Steps that a forecast reads. Default: a quarter of the longest series, at most 512, in
+        Steps that a forecast reads. Default: a quarter of the longest series, at most 336, in
         whole patches.
     attention : {"mlr", "standard"}
         Score of the attention layers.
@@ -52,7 +52,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         level halves the blocks of the one before.
     patch_length : int, optional
         Steps of a token; 1 gives the point tokens of the paper. Default: what cuts the context
-        into about 32 tokens, at most 16.
+        into about 20 tokens, at most 16.
     patch_stride : int, optional
         Steps from one patch to the next. Default: ``patch_length``.
     width, num_heads, num_layers, hidden_width : int
@@ -170,7 +170,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         quantile_levels: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         frequency_weight: float = 0.8,
         backbone: nn.Module | None = None,
-        max_steps: int = 1000,
+        max_steps: int = 600,
         batch_size: int = 256,
         learning_rate: float = 1e-3,
         weight_decay: float = 0.0,
