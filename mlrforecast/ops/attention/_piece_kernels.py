@@ -63,12 +63,12 @@ def attend_piece_backward(
     else:
         seed = torch.zeros((), dtype=torch.int64, device=q.device)
         gradients = _aten._scaled_dot_product_efficient_attention_backward(
-            grad,
+            _steps_outside(grad),
             q,
             k,
             v,
             _aligned(bias, q, k),
-            out,
+            _steps_outside(out),
             # The kernel reads rows in groups of 32; infinity makes the weights of the rest 0.
             pad(lse, (0, -lse.shape[-1] % 32), value=float("inf")),
             seed,
@@ -119,6 +119,11 @@ def _flash_backward(
         scale=scale,
     )
     return grad_q, grad_k, grad_v
+
+
+def _steps_outside(x: Tensor) -> Tensor:
+    """Lay (N, H, T, E) out as (N, T, H, E): the kernel takes that for granted in ``out``."""
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 def _aligned(bias: Tensor | None, q: Tensor, k: Tensor) -> Tensor | None:
