@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from copy import deepcopy
@@ -34,11 +33,7 @@ Forecaster = TypeVar("Forecaster", bound="MLRForecaster")
 def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context: bool) -> None:
     """Write a fitted forecaster to a folder, replacing an earlier model there."""
     target = Path(path)
-    if target.exists() and not (target / CONFIG).is_file():
-        if not target.is_dir() or any(target.iterdir()):
-            raise FileExistsError(
-                f"`path` {os.fspath(path)!r} exists and is no saved forecaster; it is left alone."
-            )
+    _check_target(target)
     context = forecaster.context_ if with_context else None
     if with_context and context is None:
         raise ValueError("`with_context` needs a context, and this forecaster has none: fit it.")
@@ -75,17 +70,12 @@ def load(
     """Read a folder that :func:`save` wrote."""
     folder = Path(path)
     if not folder.is_dir():
-        raise FileNotFoundError(f"There is no folder {os.fspath(path)!r} to load a forecaster from.")
+        raise FileNotFoundError(f"There is no folder {str(folder)!r} to load a forecaster from.")
     document = _read_config(folder)
     tensors = {
         name: _read_tensors(folder, name, digest) for name, digest in document["sha256"].items()
     }
-    if (document["backbone"] is None) != (backbone is None):
-        raise ModelFileError(
-            f"The forecaster in {os.fspath(path)!r} has "
-            + ("no custom backbone; leave `backbone` out." if backbone else "the custom backbone ")
-            + ("" if backbone else f"{document['backbone']!r}; pass it as `backbone`.")
-        )
+    _check_backbone(folder, document["backbone"], backbone)
     try:
         forecaster = cls(**_tupled(document["parameters"]), backbone=backbone)
         config = EncoderConfig.from_dict(_tupled(document["config"]))
@@ -96,9 +86,31 @@ def load(
         forecaster._set_fitted(model.eval(), str(document["freq"]), context)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelFileError(
-            f"The forecaster in {os.fspath(path)!r} cannot be built from its files: {error}"
+            f"The forecaster in {str(folder)!r} cannot be built from its files: {error}"
         ) from error
     return forecaster
+
+
+def _check_target(target: Path) -> None:
+    """Refuse to write over anything but an earlier model or an empty folder."""
+    if not target.exists() or (target / CONFIG).is_file():
+        return
+    if not target.is_dir() or any(target.iterdir()):
+        raise FileExistsError(
+            f"`path` {str(target)!r} exists and is no saved forecaster; it is left alone."
+        )
+
+
+def _check_backbone(folder: Path, saved: str | None, given: nn.Module | None) -> None:
+    if saved is not None and given is None:
+        raise ModelFileError(
+            f"The forecaster in {str(folder)!r} has the custom backbone {saved!r}, whose code is "
+            "not stored: pass a module of that class as `backbone`."
+        )
+    if saved is None and given is not None:
+        raise ModelFileError(
+            f"The forecaster in {str(folder)!r} has no custom backbone: leave `backbone` out."
+        )
 
 
 def _plain_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:

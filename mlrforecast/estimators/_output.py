@@ -64,9 +64,7 @@ def forecast_frame(
         return _wide_frame(panel, point[0], None if quantiles is None else quantiles[0], names)
     id_name, time_name, target_name = panel.names
     prediction_length = point.shape[1]
-    stamps = [
-        future_index(item.index[-1], panel.freq, prediction_length) for item in panel.series
-    ]
+    stamps = [future_index(item.index[-1], panel.freq, prediction_length) for item in panel.series]
     ids = pd.Series([item.item_id for item in panel.series])
     columns = {
         id_name: ids.repeat(prediction_length).to_numpy(),
@@ -88,3 +86,34 @@ def _wide_frame(
     values = np.concatenate([point[..., None], quantiles], axis=-1)
     columns = pd.MultiIndex.from_product([panel.names, ["point", *names]])
     return pd.DataFrame(values.reshape(len(point), -1), index=index, columns=columns)
+
+
+def first_items(panel: Panel, count: int) -> Panel:
+    """Return a panel of the first series, or of all channels for a wide frame."""
+    if panel.form == "wide":
+        return panel
+    return Panel(panel.form, panel.names, panel.freq, panel.series[:count])
+
+
+def wide_history(panel: Panel) -> pd.DataFrame:
+    """Return the values of a panel side by side, a column a channel or an item."""
+    if panel.form == "wide":
+        item = panel.series[0]
+        return pd.DataFrame(item.values, index=item.index, columns=list(panel.names))
+    columns = {
+        item.item_id: pd.Series(item.values[:, 0], index=item.index) for item in panel.series
+    }
+    return pd.DataFrame(columns)
+
+
+def wide_forecast(forecast: pd.DataFrame, panel: Panel) -> pd.DataFrame:
+    """Bring a long forecast into the wide form, with pairs (item, "point" or level) on top."""
+    id_name, time_name, target_name = panel.names
+    renamed = forecast.rename(columns={target_name: "point"})
+    parts = {
+        item.item_id: renamed[renamed[id_name] == item.item_id]
+        .set_index(time_name)
+        .drop(columns=id_name)
+        for item in panel.series
+    }
+    return pd.concat(parts, axis=1)

@@ -56,14 +56,30 @@ class RollingForecast:
     def of(
         cls, item: Series, windows: Windows, point: np.ndarray, quantiles: np.ndarray | None
     ) -> Self:
-        """Put together what belongs to one series."""
+        """Put together what belongs to one series.
+
+        Parameters
+        ----------
+        item : Series
+            The series.
+        windows : Windows
+            Its windows.
+        point, quantiles : ndarray of shape (N, F, C) and (N, F, C, Q)
+            Their forecasts.
+        """
         ids = np.empty(len(point), dtype=object)
         ids[:] = item.item_id
         return cls(point, windows.actual, quantiles, windows.cutoffs, ids)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Self]) -> Self:
-        """Join the forecasts of several series, in their order."""
+        """Join the forecasts of several series, in their order.
+
+        Parameters
+        ----------
+        parts : sequence of RollingForecast
+            One a series, at least one.
+        """
         if len(parts) == 1:
             return parts[0]
         quantiles = [part.quantiles for part in parts if part.quantiles is not None]
@@ -71,7 +87,7 @@ class RollingForecast:
             np.concatenate([part.forecast for part in parts]),
             np.concatenate([part.actual for part in parts]),
             np.concatenate(quantiles) if quantiles else None,
-            parts[0].cutoffs.append([part.cutoffs for part in parts[1:]]),
+            pd.DatetimeIndex(parts[0].cutoffs.append([part.cutoffs for part in parts[1:]])),
             np.concatenate([part.item_ids for part in parts]),
         )
 

@@ -1,32 +1,32 @@
 """The estimator: frames in, forecasts out, on the scikit-learn contract."""
 
-import dataclasses
 from collections.abc import Sequence
 from copy import deepcopy
 from datetime import timedelta
-from numbers import Integral, Real
 from os import PathLike
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Hidden, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from mlrforecast import metrics
 from mlrforecast._core.errors import DataError
 from mlrforecast.data import Panel, WindowStore, default_season_length, read_panel
-from mlrforecast.estimators import _files, _inference, _rules
-from mlrforecast.estimators._output import check_levels_requested, forecast_frame
+from mlrforecast.estimators import _files, _inference, _parameters, _rules
+from mlrforecast.estimators._output import (
+    check_levels_requested,
+    first_items,
+    forecast_frame,
+    wide_forecast,
+    wide_history,
+)
 from mlrforecast.estimators._rolling import RollingForecast, rolling_windows
 from mlrforecast.models import EncoderConfig, EncoderForecaster
-from mlrforecast.nn import attentions
-from mlrforecast.training import TrainingOptions, isolated_seed, train
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from mlrforecast.training import isolated_seed, train
 
 
 class MLRForecaster(BaseEstimator):  # type: ignore[misc]
@@ -120,35 +120,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
     24
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "prediction_length": [Interval(Integral, 1, None, closed="left")],
-        "context_length": [None, Interval(Integral, 1, None, closed="left")],
-        "attention": [StrOptions(set(attentions))],
-        "ranks": [None, tuple, list],
-        "block_sizes": [None, tuple, list],
-        "patch_length": [None, Interval(Integral, 1, None, closed="left")],
-        "patch_stride": [None, Interval(Integral, 1, None, closed="left")],
-        "width": [Interval(Integral, 1, None, closed="left")],
-        "num_heads": [Interval(Integral, 1, None, closed="left")],
-        "num_layers": [Interval(Integral, 1, None, closed="left")],
-        "hidden_width": [Interval(Integral, 1, None, closed="left")],
-        "dropout": [Interval(Real, 0, 1, closed="left")],
-        "head_dropout": [Interval(Real, 0, 1, closed="left")],
-        "loss": [StrOptions({"quantile", "mae", "mse"})],
-        "quantile_levels": [tuple, list, np.ndarray],
-        "frequency_weight": [Interval(Real, 0, 1, closed="both")],
-        "backbone": [None, nn.Module],
-        "max_steps": [Interval(Integral, 1, None, closed="left")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "learning_rate": [Interval(Real, 0, None, closed="neither")],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "early_stopping": ["boolean"],
-        "patience": [Interval(Integral, 1, None, closed="left")],
-        "max_time": [None, timedelta, Hidden(Interval(Real, 0, None, closed="neither"))],
-        "seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
-        "accelerator": [StrOptions({"auto", "cpu", "gpu", "mps"})],
-        "progress": ["boolean"],
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.CONSTRAINTS
 
     def __init__(
         self,
@@ -240,17 +212,15 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         self._validate_params()
         _inference.find_device(self.accelerator)
         panel = read_panel(X)
-        config = self._to_config(panel)
-        training, validation = _rules.split_validation(
-            panel, config, hold_back=self.early_stopping
-        )
+        config = _parameters.to_config(self, panel)
+        training, validation = _rules.split_validation(panel, config, hold_back=self.early_stopping)
         store = self._store(training, config)
         with isolated_seed(self.seed):
             model = EncoderForecaster(config, deepcopy(self.backbone))
             self.num_steps_ = train(
                 model,
                 store,
-                self._training_options(),
+                _parameters.training_options(self),
                 validation=None if validation is None else self._store(validation, config),
             )
         self._set_fitted(model, panel.freq, panel.tail(config.context_length))
@@ -291,13 +261,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "model_")
         levels = check_levels_requested(quantile_levels, self.config_)
-        panel = self._context(X)
-        contexts = np.stack(
-            [_rules.pad_context(item.values, self.context_length_) for item in panel.series]
-        )
-        self._check_contexts(panel, contexts)
-        point, quantiles = self._forecast(contexts, levels)
-        return forecast_frame(panel, point, quantiles, levels)
+        return self._predict(self._context(X), levels)
 
     def rolling_forecast(
         self,
@@ -359,7 +323,14 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         Returns
         -------
         float
-            Higher is better; NaN if no window can be scored.
+            Higher is better.
+
+        Raises
+        ------
+        NotFittedError, DataError
+            As in :meth:`rolling_forecast`.
+        ValueError
+            If no window can be scored.
         """
         check_is_fitted(self, "model_")
         season = self.season_length_ if self.season_length_ < self.context_length_ else 1
@@ -380,26 +351,43 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         self,
         X: pd.DataFrame | None = None,
         *,
-        quantile_levels: Sequence[float] = (0.1, 0.5, 0.9),
+        quantile_levels: Sequence[float] | None = None,
         max_items: int = 4,
-    ) -> "np.ndarray[Any, np.dtype[Any]]":
+    ) -> NDArray[Any]:
         """Draw the end of the history and the forecast that follows it.
 
         Parameters
         ----------
         X : DataFrame, optional
             As in :meth:`predict`.
-        quantile_levels : sequence of float
-            Levels of the fan; ignored for a loss without quantiles.
+        quantile_levels : sequence of float, optional
+            Levels of the fan. Default: all that were trained, if the loss has quantiles.
         max_items : int
-            Series to draw at most.
+            Columns or series to draw at most.
 
         Returns
         -------
         ndarray of Axes
             One a series; nothing is shown or saved.
+
+        Raises
+        ------
+        NotFittedError, DataError, ValueError
+            As in :meth:`predict`.
         """
-        raise NotImplementedError
+        # Loaded here since matplotlib takes as long to load as the rest of this module.
+        from mlrforecast.plots import plot_forecast
+
+        check_is_fitted(self, "model_")
+        if quantile_levels is None and self.config_.loss == "quantile":
+            quantile_levels = self.config_.quantile_levels
+        panel = first_items(self._context(X), max_items)
+        forecast = self._predict(panel, check_levels_requested(quantile_levels, self.config_))
+        return plot_forecast(
+            wide_history(panel),
+            forecast if panel.form == "wide" else wide_forecast(forecast, panel),
+            max_items=max_items,
+        )
 
     def save(self, path: str | PathLike[str], *, with_context: bool = False) -> None:
         """Write the fitted forecaster to a folder: safetensors and JSON, no code, no data.
@@ -456,41 +444,6 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         self.num_parameters_ = sum(parameter.numel() for parameter in model.parameters())
         self.context_ = context
 
-    def _to_config(self, panel: Panel) -> EncoderConfig:
-        """Fill in what is derived from the data: the only mapping from parameters to a config."""
-        context_length, patch_length = _rules.derive_lengths(
-            panel, self.prediction_length, self.context_length, self.patch_length
-        )
-        given = {
-            field.name: getattr(self, field.name) for field in dataclasses.fields(EncoderConfig)
-        }
-        return EncoderConfig.from_dict(
-            {
-                **given,
-                "context_length": context_length,
-                "patch_length": patch_length,
-                "patch_stride": self.patch_stride or patch_length,
-                "quantile_levels": _rules.check_quantile_levels(self.quantile_levels),
-                "ranks": None if self.ranks is None else tuple(self.ranks),
-                "block_sizes": None if self.block_sizes is None else tuple(self.block_sizes),
-            }
-        )
-
-    def _training_options(self) -> TrainingOptions:
-        seconds = self.max_time
-        return TrainingOptions(
-            max_steps=self.max_steps,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            seed=self.seed,
-            accelerator=self.accelerator,
-            max_time=timedelta(seconds=seconds) if isinstance(seconds, Real) else seconds,
-            early_stopping=self.early_stopping,
-            patience=self.patience,
-            progress=self.progress,
-        )
-
     def _store(self, panel: Panel, config: EncoderConfig) -> WindowStore:
         return WindowStore(
             panel,
@@ -509,6 +462,15 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
                 "Pass the frame to forecast from, or save with `with_context=True`."
             )
         return self.context_
+
+    def _predict(self, panel: Panel, levels: tuple[float, ...] | None) -> pd.DataFrame:
+        """Forecast from the tails of a panel."""
+        contexts = np.stack(
+            [_rules.pad_context(item.values, self.context_length_) for item in panel.series]
+        )
+        self._check_contexts(panel, contexts)
+        point, quantiles = self._forecast(contexts, levels)
+        return forecast_frame(panel, point, quantiles, levels)
 
     def _check_contexts(self, panel: Panel, contexts: np.ndarray) -> None:
         empty = np.argwhere(np.isnan(contexts).all(axis=1))
