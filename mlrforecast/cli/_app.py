@@ -78,12 +78,10 @@ def main(traceback: bool) -> None:
 @click.option(
     "--max-steps",
     type=click.IntRange(1),
-    default=200,
-    show_default=True,
-    help="Optimiser steps; fewer than MLRForecaster makes by default, so that it takes a minute.",
+    help="Optimiser steps; those of MLRForecaster by default.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
-def demo(data: str, out: Path, max_steps: int, seed: int) -> None:
+def demo(data: str, out: Path, max_steps: int | None, seed: int) -> None:
     """Fit, forecast with quantiles, score beside naive forecasts, and draw one picture."""
     # torch and pandas take seconds to import; help must not wait for them.
     from mlrforecast.cli._demo import run_demo

@@ -23,13 +23,15 @@ _NUM_SEASONS = 7
 _MAX_DRAWN = 4
 
 
-def run_demo(data: str, *, out: Path, max_steps: int, seed: int) -> Iterator[str]:
+def run_demo(data: str, *, out: Path, max_steps: int | None, seed: int) -> Iterator[str]:
     """Run the demonstration and tell, line by line, what it does and finds."""
     if out.suffix.lower() != ".png":
         raise ValueError(f"`--out` must name a .png file, got {out.name!r}.")
     dataset = load(data)
     yield dataset.describe()
-    forecaster = MLRForecaster(dataset.prediction_length, max_steps=max_steps, seed=seed)
+    forecaster = MLRForecaster(dataset.prediction_length, seed=seed)
+    if max_steps is not None:
+        forecaster.set_params(max_steps=max_steps)
     train = dataset.splits["train"]
     yield f"Fitting MLRForecaster on the {len(train)} train rows."
     forecaster.fit(dataset.targets.iloc[train.start : train.stop])

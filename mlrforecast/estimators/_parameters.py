@@ -36,7 +36,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "quantile_levels": [tuple, list, np.ndarray],
     "frequency_weight": [Interval(Real, 0, 1, closed="both")],
     "backbone": [None, nn.Module],
-    "max_steps": [Interval(Integral, 1, None, closed="left")],
+    "max_steps": [None, Interval(Integral, 1, None, closed="left")],
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
     "weight_decay": [Interval(Real, 0, None, closed="left")],
@@ -74,13 +74,13 @@ def to_config(forecaster: "MLRForecaster", panel: Panel) -> EncoderConfig:
     )
 
 
-def training_options(forecaster: "MLRForecaster") -> TrainingOptions:
+def training_options(forecaster: "MLRForecaster", num_windows: int) -> TrainingOptions:
     """Collect how the model is to be trained."""
     limit = forecaster.max_time
     if limit is not None and not isinstance(limit, timedelta):
         limit = timedelta(seconds=limit)
     return TrainingOptions(
-        max_steps=forecaster.max_steps,
+        max_steps=forecaster.max_steps or _rules.derive_steps(num_windows),
         batch_size=forecaster.batch_size,
         learning_rate=forecaster.learning_rate,
         weight_decay=forecaster.weight_decay,

@@ -11,6 +11,7 @@ from mlrforecast.models import EncoderConfig
 MAX_CONTEXT = 336
 NUM_TOKENS = 20
 MAX_PATCH = 16
+MIN_STEPS, MAX_STEPS = 100, 2000
 
 
 def derive_lengths(
@@ -34,6 +35,16 @@ def derive_lengths(
             f"`patch_length` must be at most the context length {context}, got {patch}."
         )
     return context, patch
+
+
+def derive_steps(num_windows: int) -> int:
+    """Return the optimiser steps for so many windows: 2.5 times their square root, 100 to 2000.
+
+    Little data is learned by heart in many steps. On folds inside the train and validation rows,
+    about 120 steps are best for the 2,235 windows of the embedded series, and 300 to 600 for the
+    57,463 of ETTh1 at horizon 96.
+    """
+    return int(min(MAX_STEPS, max(MIN_STEPS, round(2.5 * num_windows**0.5))))
 
 
 def check_quantile_levels(levels: Sequence[float]) -> tuple[float, ...]:

@@ -71,8 +71,11 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         Any encoder called as ``backbone(tokens, key_mask)`` with tokens of shape (B, N, D) in
         and out, ``D`` being ``width``, and ``key_mask`` of shape (B, N) or None. It is copied;
         ``attention``, ``num_heads``, ``num_layers`` and ``hidden_width`` then have no effect.
-    max_steps, batch_size : int
-        Optimiser steps, and windows of one series in each.
+    max_steps : int, optional
+        Optimiser steps. Default: 2.5 times the square root of the number of windows, from 100 to
+        2000.
+    batch_size : int
+        Windows of one series in each step.
     learning_rate, weight_decay : float
         Of AdamW. The rate rises over the first tenth of the steps, then falls to zero.
     early_stopping : bool
@@ -142,7 +145,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         quantile_levels: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         frequency_weight: float = 0.8,
         backbone: nn.Module | None = None,
-        max_steps: int = 600,
+        max_steps: int | None = None,
         batch_size: int = 256,
         learning_rate: float = 1e-3,
         weight_decay: float = 0.0,
@@ -220,7 +223,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
             self.num_steps_ = train(
                 model,
                 store,
-                _parameters.training_options(self),
+                _parameters.training_options(self, len(store)),
                 validation=None if validation is None else self._store(validation, config),
             )
         self._set_fitted(model, panel.freq, panel.tail(config.context_length))
