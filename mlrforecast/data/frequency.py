@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
+from datetime import tzinfo
 
 import numpy as np
 import pandas as pd
@@ -59,7 +60,9 @@ def infer_frequency(
     """
     number = max(range(len(indexes)), key=lambda item: len(indexes[item]))
     index = indexes[number]
-    found = index.freqstr or _most_common_frequency(index)
+    # A slice of a reversed frame may carry a frequency that runs backwards.
+    known = index.freqstr if index.freq is not None and index.freq.n > 0 else None
+    found = known or _most_common_frequency(index)
     if given is None:
         if found is None:
             raise DataError(
@@ -92,6 +95,20 @@ def check_regular(index: pd.DatetimeIndex, freq: str, owner: str) -> None:
         Pandas offset alias.
     owner : str
         What the stamps belong to, for messages.
+
+    Raises
+    ------
+    DataError
+        If a stamp is missing, too early, or not on the frequency at all.
+
+    Examples
+    --------
+    >>> stamps = pd.to_datetime(["2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 03:00"])
+    >>> check_regular(stamps[:2], "h", "the frame")
+    >>> check_regular(stamps, "h", "the frame")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    mlrforecast._core.errors.DataError: Time stamps must be regular, but the frame has a gap: ...
     """
     expected = _continued(index, freq)
     if index.equals(expected):
@@ -116,15 +133,44 @@ def check_regular(index: pd.DatetimeIndex, freq: str, owner: str) -> None:
     )
 
 
+def check_regular_runs(
+    stamps: pd.DatetimeIndex, starts: np.ndarray, freq: str, owner: Callable[[int], str]
+) -> None:
+    """Do what :func:`check_regular` does for many series at once.
+
+    ``stamps`` holds the series one after the other, each sorted; ``starts`` their first rows;
+    ``freq`` is their frequency, and ``owner`` names the series of a number.
+    """
+    follows = _follows(stamps, freq, starts)
+    suspects = np.flatnonzero(~np.logical_and.reduceat(follows, starts))
+    ends = np.append(starts[1:], len(stamps))
+    for number in suspects:
+        check_regular(stamps[starts[number] : ends[number]], freq, owner(int(number)))
+
+
 def future_index(last: pd.Timestamp, freq: str, periods: int) -> pd.DatetimeIndex:
-    """Return the ``periods`` stamps that follow ``last``.
+    """Return the stamps that follow a stamp.
+
+    Parameters
+    ----------
+    last : Timestamp
+        A stamp on the frequency; it is not part of the result.
+    freq : str
+        Pandas offset alias.
+    periods : int
+        Number of stamps.
+
+    Returns
+    -------
+    DatetimeIndex
+        The next ``periods`` stamps.
 
     Examples
     --------
-    >>> future_index(pd.Timestamp("2024-01-31"), "ME", 2)
-    DatetimeIndex(['2024-02-29', '2024-03-31'], dtype='datetime64[us]', freq='ME')
+    >>> [str(stamp.date()) for stamp in future_index(pd.Timestamp("2024-01-31"), "ME", 2)]
+    ['2024-02-29', '2024-03-31']
     """
-    return pd.date_range(last, periods=periods + 1, freq=freq)[1:]
+    return _stamps_from(last, freq, periods=periods + 1)[1:]
 
 
 def default_season_length(freq: str) -> int:
@@ -132,6 +178,16 @@ def default_season_length(freq: str) -> int:
 
     Seconds have a season of 3600, minutes 1440, hours 24, business days 5, months 12, quarters 4,
     all else 1; a multiple of a frequency divides it where it divides evenly (``"2h"`` gives 12).
+
+    Parameters
+    ----------
+    freq : str
+        Pandas offset alias.
+
+    Returns
+    -------
+    int
+        Steps of a season, at least 1.
 
     Examples
     --------
@@ -144,9 +200,60 @@ def default_season_length(freq: str) -> int:
     return season // offset.n if season % offset.n == 0 else 1
 
 
+def _follows(stamps: pd.DatetimeIndex, freq: str, starts: np.ndarray) -> np.ndarray:
+    """Mark stamps that surely lie one step after the one before; a first one, on the frequency."""
+    step = _fixed_step(freq, stamps)
+    ticks = stamps.asi8
+    follows = np.empty(len(stamps), dtype=bool)
+    if step is not None:
+        np.equal(np.diff(ticks), step, out=follows[1:])
+        follows[starts] = True
+        return follows
+    grid = _stamps_from(stamps.min(), freq, end=stamps.max()).as_unit(stamps.unit).asi8
+    place = np.searchsorted(grid, ticks)
+    on_grid = np.append(grid, 0)[place] == ticks
+    np.equal(np.diff(place), 1, out=follows[1:])
+    follows[starts] = True
+    return np.asarray(follows & on_grid)
+
+
+def _fixed_step(freq: str, stamps: pd.DatetimeIndex) -> int | None:
+    """Return the length of a step in the unit of the stamps, None if it depends on the calendar."""
+    length = _fixed_length(freq, stamps.tz)
+    unit = pd.Timedelta(1, unit=stamps.unit)
+    if length is None or length % unit != pd.Timedelta(0):
+        return None
+    return int(length // unit)
+
+
+def _fixed_length(freq: str, zone: tzinfo | None) -> pd.Timedelta | None:
+    """Return the length of a step, None if it depends on the calendar."""
+    offset = pd.tseries.frequencies.to_offset(freq)
+    if isinstance(offset, pd.offsets.Day):
+        # A day of a zone may have 23 or 25 hours.
+        return pd.Timedelta(hours=24 * offset.n) if zone is None or str(zone) == "UTC" else None
+    return pd.Timedelta(offset) if isinstance(offset, pd.offsets.Tick) else None
+
+
+def _stamps_from(
+    start: pd.Timestamp, freq: str, *, periods: int | None = None, end: pd.Timestamp | None = None
+) -> pd.DatetimeIndex:
+    """Return the stamps of a frequency from ``start`` on.
+
+    In a zone whose clocks change at midnight a day may begin at 1:00, which ``date_range`` refuses
+    and ``resample`` gives.
+    """
+    if start.tz is None or _fixed_length(freq, start.tz) is not None:
+        return pd.date_range(start, end=end, periods=periods, freq=freq)
+    last = None if end is None else end.tz_localize(None)
+    local = pd.date_range(start.tz_localize(None), end=last, periods=periods, freq=freq)
+    first_of_two = np.ones(len(local), dtype=bool)
+    return local.tz_localize(start.tz, ambiguous=first_of_two, nonexistent="shift_forward")
+
+
 def _continued(index: pd.DatetimeIndex, freq: str) -> pd.DatetimeIndex:
     """Return the stamps that an index of this start and length would have."""
-    return pd.date_range(index[0], periods=len(index), freq=freq).as_unit(index.unit)
+    return _stamps_from(index[0], freq, periods=len(index)).as_unit(index.unit)
 
 
 def _infer(index: pd.DatetimeIndex) -> str | None:

@@ -4,7 +4,7 @@ A panel is a tuple of series that share one frequency. A wide frame gives one se
 channels are its columns; a long frame gives one series of one channel for each item.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +13,7 @@ import pandas as pd
 from pandas.api import types as dtypes
 
 from mlrforecast._core.errors import DataError
-from mlrforecast.data.frequency import check_regular, infer_frequency
+from mlrforecast.data.frequency import check_regular_runs, infer_frequency
 
 LONG_NAMES = (("item_id", "timestamp", "target"), ("unique_id", "ds", "y"))
 """Column names that make a frame a long one: item, time stamp, target."""
@@ -69,7 +69,7 @@ class Panel:
         return self.names if self.form == "wide" else (self.names[2],)
 
     def label(self, series: Series, channel: int) -> str:
-        """Name one channel of one series the way its owner would, for messages."""
+        """Name the ``channel`` of ``series`` the way its owner would, for messages."""
         if self.form == "wide":
             return f"column {self.names[channel]!r}"
         return f"series {series.item_id!r}"
@@ -82,13 +82,15 @@ class Panel:
 def read_panel(frame: pd.DataFrame, *, freq: str | None = None, argument: str = "X") -> Panel:
     """Read and check a wide or long frame; the frame itself is never changed.
 
-    Rows may come in any order: they are sorted by time. Missing values stay NaN.
+    Rows may come in any order: they are sorted by time. Missing values stay NaN. Columns hold
+    numbers of any dtype, nullable ones too; booleans, complex numbers and numbers in object
+    columns are refused rather than converted unasked.
 
     Parameters
     ----------
     frame : DataFrame
         Wide: a ``DatetimeIndex`` and numeric columns. Long: the columns ``item_id``,
-        ``timestamp``, ``target``, or ``unique_id``, ``ds``, ``y``.
+        ``timestamp``, ``target``, or ``unique_id``, ``ds``, ``y``, and no others.
     freq : str, optional
         Frequency that the frame must have; inferred from the stamps if omitted.
     argument : str
@@ -104,8 +106,9 @@ def read_panel(frame: pd.DataFrame, *, freq: str | None = None, argument: str = 
     TypeError
         If ``frame`` is not a DataFrame.
     DataError
-        If the frame is empty, in neither form, holds text, infinite values, duplicate, missing
-        or irregular stamps, a column without any value, or is of another frequency.
+        If the frame is empty, in neither form, holds what is no number, infinite values,
+        duplicate, missing or irregular stamps, a column without any value, two columns of one
+        name, or is of another frequency.
 
     Examples
     --------
@@ -146,57 +149,69 @@ def _read_wide(frame: pd.DataFrame, freq: str | None, argument: str) -> Panel:
     if not index.is_monotonic_increasing:
         order = np.argsort(index.asi8, kind="stable")
         index, values = index[order], values[order]
-    _check_values(values, index, [f"column {name!r}" for name in frame.columns])
-    _check_duplicates(index, f"`{argument}`")
-    freq = infer_frequency([index], given=freq, owner=lambda _: f"`{argument}`")
-    check_regular(index, freq, f"`{argument}`")
+    starts = np.zeros(1, dtype=np.int64)
+    for channel, name in enumerate(frame.columns):
+        _check_values(values[:, channel], index, starts, [f"column {name!r}"].__getitem__)
+    owner = [f"`{argument}`"].__getitem__
+    _check_duplicates(index, starts, owner)
+    freq = infer_frequency([index], given=freq, owner=owner)
+    check_regular_runs(index, starts, freq, owner)
     return Panel("wide", tuple(frame.columns), freq, (Series(None, index, values),))
 
 
 def _read_long(
     frame: pd.DataFrame, names: tuple[str, str, str], freq: str | None, argument: str
 ) -> Panel:
+    _check_columns(frame, names, argument)
     id_name, time_name, target_name = names
+    stamps = _parse_stamps(frame[time_name], argument)
+    _check_stamps(stamps, f"column {time_name!r} of `{argument}`")
+    values = _numbers(frame[target_name], f"column {target_name!r}")
+    codes, found = pd.factorize(frame[id_name])
+    items = found.tolist()
+    order = np.lexsort((stamps.asi8, codes))
+    stamps, values = stamps[order], values[order]
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+
+    def owner(number: int) -> str:
+        return f"series {items[number]!r}"
+
+    # All series at once: one by one, tens of thousands of them would take a minute.
+    _check_values(values, stamps, starts, owner)
+    _check_duplicates(stamps, starts, owner)
+    ends = np.append(starts[1:], len(values))
+    series = tuple(
+        Series(item, stamps[start:end], values[start:end, None])
+        for item, start, end in zip(items, starts, ends, strict=True)
+    )
+    freq = infer_frequency([item.index for item in series], given=freq, owner=owner)
+    check_regular_runs(stamps, starts, freq, owner)
+    return Panel("long", names, freq, series)
+
+
+def _check_columns(frame: pd.DataFrame, names: tuple[str, str, str], argument: str) -> None:
+    """Check that a long frame has its three columns once, no others, and no row without item."""
+    doubled = frame.columns[frame.columns.duplicated()]
+    if len(doubled):
+        raise DataError(f"`{argument}` has more than one column named {doubled[0]!r}.")
     extra = [name for name in frame.columns if name not in names]
     if extra:
         raise DataError(
             f"`{argument}` has columns that are not used: {', '.join(map(repr, extra[:8]))}. "
             f"Select the ones that are: frame[{list(names)}]."
         )
-    if frame[id_name].isna().any():
-        row = int(np.flatnonzero(frame[id_name].isna())[0])
-        raise DataError(f"Column {id_name!r} of `{argument}` is missing in row {row}.")
-    stamps = _parse_stamps(frame[time_name], argument)
-    _check_stamps(stamps, f"column {time_name!r} of `{argument}`")
-    values = _numbers(frame[target_name], f"column {target_name!r}")
-    codes, items = pd.factorize(frame[id_name])
-    order = np.lexsort((stamps.asi8, codes))
-    stamps, values = stamps[order], values[order]
-    ends = np.cumsum(np.bincount(codes, minlength=len(items)))
-    series = []
-    for code, end in enumerate(ends):
-        start = 0 if code == 0 else ends[code - 1]
-        item = Series(items[code], stamps[start:end], values[start:end, None])
-        owner = f"series {items[code]!r}"
-        _check_values(item.values, item.index, [owner])
-        _check_duplicates(item.index, owner)
-        series.append(item)
-    freq = infer_frequency(
-        [item.index for item in series],
-        given=freq,
-        owner=lambda number: f"series {series[number].item_id!r}",
-    )
-    for item in series:
-        check_regular(item.index, freq, f"series {item.item_id!r}")
-    return Panel("long", names, freq, tuple(series))
+    if frame[names[0]].isna().any():
+        row = int(np.flatnonzero(frame[names[0]].isna())[0])
+        raise DataError(f"Column {names[0]!r} of `{argument}` is missing in row {row}.")
 
 
 def _parse_stamps(column: pd.Series, argument: str) -> pd.DatetimeIndex:
     """Read a time column: time stamps as they are, text parsed, numbers refused."""
-    if dtypes.is_numeric_dtype(column.dtype):
+    held = dtypes.infer_dtype(column, skipna=True) if column.dtype == object else ""
+    if dtypes.is_numeric_dtype(column.dtype) or held.startswith(("integer", "float", "mixed-int")):
         raise DataError(
-            f"Column {column.name!r} of `{argument}` holds numbers ({column.dtype}), not time "
-            "stamps. Convert it with pd.to_datetime first."
+            f"Column {column.name!r} of `{argument}` holds numbers ({column.dtype}, first value "
+            f"{column.iloc[0]!r}), not time stamps. Convert it with pd.to_datetime first."
         )
     try:
         return pd.DatetimeIndex(pd.to_datetime(column))
@@ -207,13 +222,20 @@ def _parse_stamps(column: pd.Series, argument: str) -> pd.DatetimeIndex:
 
 
 def _numbers(column: pd.Series, owner: str) -> np.ndarray:
-    """Return the values as float64 with NaN for missing ones."""
-    if not (dtypes.is_numeric_dtype(column.dtype) and not dtypes.is_complex_dtype(column.dtype)):
-        sample = column.iloc[0]
+    """Return the values as float64 with NaN for missing ones, without a copy where possible."""
+    dtype = column.dtype
+    if (
+        not dtypes.is_numeric_dtype(dtype)
+        or dtypes.is_bool_dtype(dtype)
+        or dtypes.is_complex_dtype(dtype)
+    ):
         raise DataError(
-            f"{owner[0].upper()}{owner[1:]} must be numeric, got dtype {column.dtype} "
-            f"(first value {sample!r}). Convert it with pd.to_numeric or leave it out."
+            f"{owner[0].upper()}{owner[1:]} must be numeric, got dtype {dtype} "
+            f"(first value {column.iloc[0]!r}). Convert it, e.g. with pd.to_numeric or "
+            ".astype(float), or leave it out."
         )
+    if isinstance(dtype, np.dtype):
+        return column.to_numpy(dtype=np.float64)
     return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
 
 
@@ -223,24 +245,40 @@ def _check_stamps(stamps: pd.DatetimeIndex, owner: str) -> None:
         raise DataError(f"The time stamp of {owner} is missing in row {row}.")
 
 
-def _check_duplicates(index: pd.DatetimeIndex, owner: str) -> None:
-    doubled = index[index.duplicated()]
-    if len(doubled):
+def _check_duplicates(
+    stamps: pd.DatetimeIndex, starts: np.ndarray, owner: Callable[[int], str]
+) -> None:
+    """Check that stamps, sorted within the runs that begin at ``starts``, rise in each run."""
+    same = np.diff(stamps.asi8) == 0
+    same[starts[1:] - 1] = False
+    if same.any():
+        row = int(np.argmax(same))
         raise DataError(
-            f"Time stamps must be unique, but {owner} has {doubled[0]} more than once "
-            f"({len(doubled)} extra rows in all). Keep one row a stamp, "
+            f"Time stamps must be unique, but {owner(_run_of(row, starts))} has {stamps[row]} more "
+            f"than once ({np.count_nonzero(same)} extra rows in all). Keep one row a stamp, "
             "e.g. with groupby(...).mean() or drop_duplicates."
         )
 
 
-def _check_values(values: np.ndarray, index: pd.DatetimeIndex, owners: Sequence[str]) -> None:
-    for channel, owner in enumerate(owners):
-        column = values[:, channel]
-        infinite = np.flatnonzero(np.isinf(column))
-        if len(infinite):
-            raise DataError(
-                f"Values must be finite or missing, but {owner} is {column[infinite[0]]} at "
-                f"{index[infinite[0]]} ({len(infinite)} such values). Replace them by NaN."
-            )
-        if np.isnan(column).all():
-            raise DataError(f"There is no observed value in {owner}: all its rows are missing.")
+def _check_values(
+    values: np.ndarray, stamps: pd.DatetimeIndex, starts: np.ndarray, owner: Callable[[int], str]
+) -> None:
+    """Check one column of values, in runs that begin at ``starts``."""
+    infinite = np.isinf(values)
+    if infinite.any():
+        row = int(np.argmax(infinite))
+        raise DataError(
+            f"Values must be finite or missing, but {owner(_run_of(row, starts))} is {values[row]} "
+            f"at {stamps[row]} ({np.count_nonzero(infinite)} such values). Replace them by NaN."
+        )
+    empty = np.logical_and.reduceat(np.isnan(values), starts)
+    if empty.any():
+        raise DataError(
+            f"There is no observed value in {owner(int(np.argmax(empty)))}: "
+            "all its rows are missing."
+        )
+
+
+def _run_of(row: int, starts: np.ndarray) -> int:
+    """Return the number of the run that holds a row."""
+    return int(np.searchsorted(starts, row, side="right")) - 1

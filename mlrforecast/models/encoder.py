@@ -2,7 +2,8 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from numbers import Integral, Real
+from typing import Any, Literal, Self, get_args
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -13,10 +14,22 @@ from mlrforecast.nn import (
     PatchEmbedding,
     PointHead,
     QuantileHead,
+    attentions,
     instance_normalise,
 )
 
 Loss = Literal["quantile", "mae", "mse"]
+
+_COUNTS = (
+    "context_length",
+    "prediction_length",
+    "patch_length",
+    "patch_stride",
+    "width",
+    "num_heads",
+    "num_layers",
+    "hidden_width",
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -42,7 +55,13 @@ class EncoderConfig:
     quantile_levels : tuple of float
         Increasing levels in (0, 1) of the quantile loss.
     frequency_weight : float
-        Weight of the error of the Fourier coefficients in the loss.
+        Weight, 0 to 1, of the error of the Fourier coefficients in the loss.
+
+    Raises
+    ------
+    ValueError
+        If a field is out of its range. What concerns an ``Encoder`` only, whether the heads
+        divide the width and the levels fit a head, is checked where one is built.
 
     Examples
     --------
@@ -67,22 +86,93 @@ class EncoderConfig:
     quantile_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     frequency_weight: float = 0.8
 
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            self._set(name, _count(name, getattr(self, name)))
+        for name in ("dropout", "head_dropout", "frequency_weight"):
+            self._set(name, _share(name, getattr(self, name), closed=name == "frequency_weight"))
+        for name in ("ranks", "block_sizes"):
+            if (levels := getattr(self, name)) is not None:
+                self._set(name, tuple(None if n is None else _count(name, n) for n in levels))
+        self._set("quantile_levels", tuple(float(level) for level in self.quantile_levels))
+        self._check_choices()
+        if self.patch_length > self.context_length:
+            raise ValueError(
+                f"`patch_length` must be at most `context_length` ({self.context_length}), "
+                f"got {self.patch_length}."
+            )
+        if self.patch_stride > self.patch_length:
+            raise ValueError(
+                f"`patch_stride` must be at most `patch_length` ({self.patch_length}), so that no "
+                f"step is left out, got {self.patch_stride}."
+            )
+
+    def _check_choices(self) -> None:
+        """Check names and quantile levels."""
+        if self.attention not in attentions:
+            raise ValueError(
+                f"`attention` must be one of {', '.join(attentions)}, got {self.attention!r}."
+            )
+        if self.loss not in get_args(Loss):
+            raise ValueError(
+                f"`loss` must be one of {', '.join(get_args(Loss))}, got {self.loss!r}."
+            )
+        levels = self.quantile_levels
+        rising = list(levels) == sorted(set(levels))
+        if not levels or not rising or not all(0 < level < 1 for level in levels):
+            raise ValueError(f"`quantile_levels` must increase within (0, 1), got {levels}.")
+
+    def _set(self, name: str, value: object) -> None:
+        """Put a plain number in place of what may be one of numpy."""
+        object.__setattr__(self, name, value)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON-ready values."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """Build a configuration from :meth:`to_dict`; unknown fields are refused."""
+        """Build a configuration.
+
+        Parameters
+        ----------
+        fields : mapping of str to object
+            What :meth:`to_dict` returned; lists, as JSON has them, become tuples. Fields that are
+            not there keep their defaults.
+
+        Returns
+        -------
+        EncoderConfig
+            The configuration.
+
+        Raises
+        ------
+        ValueError
+            If a field is unknown or out of its range.
+        """
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := set(fields) - known:
             raise ValueError(f"Unknown configuration fields: {', '.join(sorted(unknown))}.")
-        return cls(
-            **{
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in fields.items()
-            }
-        )
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in fields.items()
+        }
+        return cls(**plain)
+
+
+def _count(name: str, value: Any) -> int:
+    """Return a value as an int of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
+    return int(value)
+
+
+def _share(name: str, value: Any, *, closed: bool) -> float:
+    """Return a value as a float in [0, 1), or in [0, 1] if ``closed``."""
+    number = float(value) if isinstance(value, Real | float) else -1.0
+    if not 0 <= number <= 1 or (number == 1 and not closed):
+        raise ValueError(f"`{name}` must be in [0, 1{']' if closed else ')'}, got {value!r}.")
+    return number
 
 
 class EncoderForecaster(nn.Module):
@@ -155,7 +245,18 @@ class EncoderForecaster(nn.Module):
         return point, _unfold(quantiles * scale + loc, num_channels)
 
     def loss(self, batch: ForecastBatch) -> Float[Tensor, ""]:
-        """Return the training loss of a batch, in the units of its targets."""
+        """Return the training loss of a batch.
+
+        Parameters
+        ----------
+        batch : ForecastBatch
+            Contexts and what follows them.
+
+        Returns
+        -------
+        Tensor
+            The loss, one number, over the observed steps of ``future_target``.
+        """
         point, quantiles = self(batch.past_target, batch.past_observed)
         observed = None if batch.future_observed is None else _fold(batch.future_observed)
         forecast = (_fold(point), None if quantiles is None else _fold(quantiles))
@@ -164,6 +265,7 @@ class EncoderForecaster(nn.Module):
 
 
 def _build_encoder(config: EncoderConfig) -> Encoder:
+    """Return the default backbone."""
     return Encoder(
         config.width,
         config.num_heads,
@@ -177,6 +279,7 @@ def _build_encoder(config: EncoderConfig) -> Encoder:
 
 
 def _build_head(config: EncoderConfig, num_tokens: int) -> PointHead:
+    """Return the head of the loss."""
     if config.loss == "quantile":
         return QuantileHead(
             num_tokens,
@@ -203,4 +306,5 @@ def _fold(x: Tensor) -> Tensor:
 
 def _unfold(x: Tensor, num_channels: int) -> Tensor:
     """Undo :func:`_fold`."""
-    return x.unflatten(0, (-1, num_channels)).movedim(1, 2)
+    unfolded: Tensor = x.unflatten(0, (-1, num_channels)).movedim(1, 2)
+    return unfolded

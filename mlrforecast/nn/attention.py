@@ -19,6 +19,16 @@ attentions: Registry[Callable[..., Core]] = Registry("attention")
 def default_ranks(head_width: int) -> tuple[int, ...]:
     """Return half of the columns for the whole sequence and a quarter for each of two finer levels.
 
+    Parameters
+    ----------
+    head_width : int
+        Columns of a head.
+
+    Returns
+    -------
+    tuple of int
+        Ranks, coarse to fine; they sum to ``head_width``.
+
     Examples
     --------
     >>> default_ranks(8), default_ranks(2)
@@ -33,6 +43,7 @@ def default_ranks(head_width: int) -> tuple[int, ...]:
 def _build_standard(
     head_width: int, ranks: Sequence[int] | None, block_sizes: Sequence[int | None] | None
 ) -> Core:
+    """Return standard attention, which has no levels."""
     if ranks is not None or block_sizes is not None:
         raise ValueError("`ranks` and `block_sizes` belong to attention='mlr', not 'standard'.")
     return standard_attention
@@ -41,6 +52,7 @@ def _build_standard(
 def _build_mlr(
     head_width: int, ranks: Sequence[int] | None, block_sizes: Sequence[int | None] | None
 ) -> Core:
+    """Return MLR attention with its levels, checked."""
     ranks = default_ranks(head_width) if ranks is None else tuple(ranks)
     if sum(ranks) != head_width:
         raise ValueError(

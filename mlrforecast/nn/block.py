@@ -57,7 +57,7 @@ class EncoderBlock(nn.Module):
     def forward(
         self, x: Float[Tensor, "B N D"], key_mask: Bool[Tensor, "B N"] | None = None
     ) -> Float[Tensor, "B N D"]:
-        """Return the block's output, of the shape of ``x``."""
+        """Add attention and network to ``x``; keys where ``key_mask`` is False are not attended."""
         x = x + self.dropout(self.attention(self.attention_norm(x), key_mask))
         out: Tensor = x + self.dropout(self.network(self.network_norm(x)))
         return out

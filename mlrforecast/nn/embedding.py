@@ -1,7 +1,7 @@
 """Tokens from windows: patches of several steps, or one token a step."""
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -83,10 +83,11 @@ class PatchEmbedding(nn.Module):
         tokens = self.values(self._patches(x)) + self.positions
         if observed is None:
             return self.dropout(tokens), None
-        missing = self._patches((~observed).to(x.dtype))
-        return self.dropout(tokens + self.gaps(missing)), missing.mean(dim=-1) < 1
+        gaps = self.gaps(self._patches((~observed).to(x.dtype)))
+        # Not the missing ones counted: the padding of the oldest patch is neither.
+        return self.dropout(tokens + gaps), self._patches(observed).any(dim=-1)
 
-    def _patches(self, x: Float[Tensor, "B T"]) -> Float[Tensor, "B N P"]:
+    def _patches(self, x: Shaped[Tensor, "B T"]) -> Shaped[Tensor, "B N P"]:
         """Pad with zeros on the old side and unfold."""
         padded = functional.pad(x, (self.padding, 0))
         return padded.unfold(-1, self.patch_length, self.patch_stride)

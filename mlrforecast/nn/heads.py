@@ -54,7 +54,7 @@ class PointHead(nn.Module):
         self.point = nn.Linear(num_tokens * width, prediction_length)
 
     def forward(self, encoded: Float[Tensor, "B N D"]) -> Forecast:
-        """Return the point forecast and None."""
+        """Return the point forecast from the ``encoded`` tokens, and None."""
         point: Tensor = self.point(self.dropout(encoded.flatten(1)))
         return point, None
 
@@ -74,6 +74,11 @@ class PointHead(nn.Module):
             Actual values.
         observed : Tensor of bool of shape (B, F), optional
             True where ``target`` was observed.
+
+        Returns
+        -------
+        Tensor
+            The loss, one number; 0 if nothing was observed.
         """
         error = forecast[0] - target
         if observed is not None:
@@ -81,8 +86,8 @@ class PointHead(nn.Module):
         loss = _masked_mean(error.abs().pow(self.power), observed)
         if self.frequency_weight == 0:
             return loss
-        spectrum = torch.fft.rfft(error, norm="ortho").abs().pow(self.power)
-        return (1 - self.frequency_weight) * loss + self.frequency_weight * spectrum.mean()
+        spectrum = torch.fft.rfft(error, norm="ortho").abs().pow(self.power).mean()
+        return torch.lerp(loss, spectrum, self.frequency_weight)
 
 
 class QuantileHead(PointHead):
@@ -127,12 +132,15 @@ class QuantileHead(PointHead):
         self.num_below = int((levels < 0.5).sum())
         self.num_above = int((levels > 0.5).sum())
         self.has_median = len(levels) > self.num_below + self.num_above
-        self.spread = nn.Linear(width, prediction_length * (self.num_below + self.num_above))
+        num_steps = self.num_below + self.num_above
+        self.spread = nn.Linear(width, prediction_length * num_steps) if num_steps else None
         self.levels: Tensor
 
     def forward(self, encoded: Float[Tensor, "B N D"]) -> Forecast:
-        """Return the median and the quantiles, ordered by level."""
+        """Return the median and the quantiles, ordered by level, from the ``encoded`` tokens."""
         point, _ = super().forward(encoded)
+        if self.spread is None:
+            return point, point.unsqueeze(-1)
         steps = functional.softplus(self.spread(encoded.mean(dim=1)))
         below, above = steps.unflatten(-1, (point.shape[-1], -1)).split(
             [self.num_below, self.num_above], dim=-1
@@ -151,7 +159,18 @@ class QuantileHead(PointHead):
         target: Float[Tensor, "B F"],
         observed: Bool[Tensor, "B F"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Return the loss of the median plus the mean quantile loss of the levels."""
+        """Return the loss of the median plus the mean quantile loss of the levels.
+
+        Parameters
+        ----------
+        forecast, target, observed
+            As in :meth:`PointHead.loss`.
+
+        Returns
+        -------
+        Tensor
+            The loss, one number.
+        """
         point, quantiles = forecast
         assert quantiles is not None
         centre = point.unsqueeze(-1)
@@ -165,4 +184,5 @@ def _masked_mean(x: Tensor, mask: Tensor | None) -> Tensor:
     """Average over the entries of the mask; 0 if there are none."""
     if mask is None:
         return x.mean()
-    return (x * mask).sum() / mask.sum().clamp(min=1)
+    mean: Tensor = (x * mask).sum() / mask.sum().clamp(min=1)
+    return mean

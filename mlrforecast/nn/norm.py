@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -55,12 +56,13 @@ def instance_normalise(
     (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))
     """
     if observed is None:
-        loc = x.mean(dim=1, keepdim=True)
-        centred = x - loc
-        scale = centred.square().mean(dim=1, keepdim=True).sqrt()
-    else:
-        count = observed.sum(dim=1, keepdim=True).clamp(min=1)
-        loc = (x * observed).sum(dim=1, keepdim=True) / count
-        centred = (x - loc) * observed
-        scale = (centred.square().sum(dim=1, keepdim=True) / count).sqrt()
-    return Normalised(centred / scale.clamp(min=1e-8), loc, scale)
+        observed = torch.ones_like(x, dtype=torch.bool)
+    count = observed.sum(dim=1, keepdim=True).clamp(min=1)
+    # Taking the newest value out first makes a constant exactly 0, whatever its rounding.
+    steps = torch.arange(x.shape[1], device=x.device)
+    level = x.gather(1, (steps * observed).argmax(dim=1, keepdim=True))
+    centred = (x - level) * observed
+    mean = centred.sum(dim=1, keepdim=True) / count
+    centred = (centred - mean) * observed
+    scale = (centred.square().sum(dim=1, keepdim=True) / count).sqrt()
+    return Normalised(centred / scale.where(scale > 0, 1.0), level + mean, scale)

@@ -37,6 +37,10 @@ def annealed(step: int, *, warmup_steps: int, max_steps: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(share, 1.0)))
 
 
+DIVERGED = 1000.0
+"""A last loss of this many times the first, or the spread of the data, is no result."""
+
+
 class ForecastModule(pl.LightningModule):
     """Train an :class:`~mlrforecast.models.EncoderForecaster` with AdamW on an annealed schedule.
 
@@ -48,6 +52,15 @@ class ForecastModule(pl.LightningModule):
         Of AdamW.
     max_steps : int
         Optimiser steps of the whole run; the first tenth, at most 200, warms up.
+
+    Examples
+    --------
+    >>> from mlrforecast.models import EncoderConfig
+    >>> model = EncoderForecaster(EncoderConfig(context_length=32, prediction_length=8))
+    >>> module = ForecastModule(model, learning_rate=1e-3, weight_decay=0.1, max_steps=100)
+    >>> groups = module.configure_optimizers()["optimizer"].param_groups
+    >>> [group["weight_decay"] for group in groups]
+    [0.1, 0.0]
     """
 
     def __init__(
@@ -58,12 +71,30 @@ class ForecastModule(pl.LightningModule):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.max_steps = max_steps
+        self.losses: tuple[Tensor, ...] = ()
 
     def training_step(self, batch: ForecastBatch) -> Tensor:
-        """Return the loss of a batch."""
+        """Return the loss of a batch; a FloatingPointError if there is none."""
         loss = self.model.loss(batch)
+        if not torch.isfinite(loss):
+            raise FloatingPointError(
+                f"Training diverged: the loss is {loss.item()} in step {self.global_step}. Lower "
+                f"`learning_rate` (it is {self.learning_rate:g})."
+            )
+        self.losses = (*self.losses[:1], loss.detach())
         self.log("train_loss", loss, prog_bar=True)
         return loss
+
+    def check_converged(self) -> None:
+        """Raise a FloatingPointError if the last loss is out of all proportion to the first."""
+        if not self.losses:
+            return
+        first, last = float(self.losses[0]), float(self.losses[-1])
+        if last > DIVERGED * max(first, 1.0):
+            raise FloatingPointError(
+                f"Training diverged: the loss went from {first:.3g} to {last:.3g}. Lower "
+                f"`learning_rate` (it is {self.learning_rate:g})."
+            )
 
     def validation_step(self, batch: ForecastBatch) -> None:
         """Log the loss of a validation batch."""

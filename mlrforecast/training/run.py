@@ -2,6 +2,8 @@
 
 import logging
 import math
+import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -116,6 +118,28 @@ def train(
     -------
     int
         Optimiser steps that were made.
+
+    Raises
+    ------
+    FloatingPointError
+        If training diverged: the loss or a weight is no longer finite, or the loss of the last
+        step is out of all proportion.
+    KeyboardInterrupt
+        If the user stopped it; the model is left half trained.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from mlrforecast.data import read_panel
+    >>> from mlrforecast.models import EncoderConfig
+    >>> index = pd.date_range("2024-01-01", periods=100, freq="h")
+    >>> panel = read_panel(pd.DataFrame({"load": np.arange(100) % 24}, index=index))
+    >>> store = WindowStore(panel, context_length=32, prediction_length=8, min_context=16)
+    >>> model = EncoderForecaster(EncoderConfig(context_length=32, prediction_length=8))
+    >>> options = TrainingOptions(max_steps=3, batch_size=4, learning_rate=1e-3, progress=False)
+    >>> train(model, store, options)
+    3
     """
     assert validation is not None or not options.early_stopping
     module = ForecastModule(
@@ -148,20 +172,40 @@ def train(
             check_val_every_n_epoch=None if options.early_stopping else 1,
         )
         batches = list(validation.evenly_spaced(options.batch_size, 2048)) if validation else None
-        trainer.fit(module, _Windows(store, options), batches)
+        with _interruptible():
+            trainer.fit(module, _Windows(store, options), batches)
     if best.state is not None:
         module.load_state_dict(best.state)
+    else:
+        module.check_converged()
     model.cpu().eval()
     _check_finite(model)
     return int(trainer.global_step)
 
 
 def _check_finite(model: EncoderForecaster) -> None:
+    """Refuse a model with weights that are no numbers."""
     for name, parameter in model.named_parameters():
         if not torch.isfinite(parameter).all():
             raise FloatingPointError(
-                f"Training diverged: parameter {name!r} is not finite. Lower learning_rate."
+                f"Training diverged: parameter {name!r} is not finite. Lower `learning_rate`."
             )
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C arrive as a KeyboardInterrupt: Lightning makes it an exit of the interpreter."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    except SystemExit as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        # Lightning ignores the signal from the first one on, and may leave it so.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
 
 
 @contextmanager

@@ -26,14 +26,15 @@ def isolated_seed(seed: int) -> Iterator[None]:
     ...     assert torch.rand(1) == first
     >>> assert bool((torch.get_rng_state() == before).all())
     """
-    python_state, numpy_state = random.getstate(), np.random.get_state()
+    # The legacy generator of numpy is global, so it is the one to be kept apart.
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     try:
         with torch.random.fork_rng(devices=devices):
             random.seed(seed)
-            np.random.seed(seed)  # noqa: NPY002 - the global state is what is being kept apart
+            np.random.seed(seed)  # noqa: NPY002
             torch.manual_seed(seed)
             yield
     finally:
         random.setstate(python_state)
-        np.random.set_state(numpy_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
