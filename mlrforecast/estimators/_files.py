@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import secrets
 import shutil
-import tempfile
 from copy import deepcopy
+from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,12 +20,27 @@ from torch import nn
 from mlrforecast._core.errors import DataError, ModelFileError
 from mlrforecast._version import __version__
 from mlrforecast.data import Panel, Series
+from mlrforecast.estimators._context import Context
+from mlrforecast.estimators._parameters import plain_parameters
 from mlrforecast.models import EncoderConfig, EncoderForecaster
+from mlrforecast.training import isolated_seed
 
 if TYPE_CHECKING:
     from mlrforecast.estimators.forecaster import MLRForecaster
 
 FORMAT = 1
+LIBRARY = "mlrforecast"
+KEYS = {
+    "format",
+    "library",
+    "parameters",
+    "backbone",
+    "config",
+    "freq",
+    "num_steps",
+    "context",
+    "sha256",
+}
 CONFIG, WEIGHTS, CONTEXT = "config.json", "model.safetensors", "context.safetensors"
 
 Forecaster = TypeVar("Forecaster", bound="MLRForecaster")
@@ -32,32 +48,35 @@ Forecaster = TypeVar("Forecaster", bound="MLRForecaster")
 
 def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context: bool) -> None:
     """Write a fitted forecaster to a folder, replacing an earlier model there."""
-    target = Path(path)
+    target = Path(path).resolve()
     _check_target(target)
     context = forecaster.context_ if with_context else None
     if with_context and context is None:
-        raise ValueError("`with_context` needs a context, and this forecaster has none: fit it.")
+        raise ValueError(
+            "`with_context` needs a context, and this forecaster was loaded without one: fit it."
+        )
+    document = {
+        "format": FORMAT,
+        "library": f"{LIBRARY} {__version__}",
+        "parameters": _write_parameters(forecaster),
+        "backbone": None if forecaster.backbone is None else type(forecaster.backbone).__name__,
+        "config": forecaster.config_.to_dict(),
+        "freq": forecaster.freq_,
+        "num_steps": forecaster.num_steps_,
+        "context": None if context is None else _describe_context(context),
+    }
+    weights = forecaster.model_.state_dict()
+    tensors = {WEIGHTS: {name: value.contiguous() for name, value in weights.items()}}
+    if context is not None:
+        tensors[CONTEXT] = _context_tensors(context.panel)
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    draft = _beside(target)
+    draft.mkdir()
     try:
-        state = {name: value.contiguous() for name, value in forecaster.model_.state_dict().items()}
-        save_file(state, draft / WEIGHTS)
-        document = {
-            "format": FORMAT,
-            "library": f"mlrforecast {__version__}",
-            "parameters": _plain_parameters(forecaster),
-            "backbone": None if forecaster.backbone is None else type(forecaster.backbone).__name__,
-            "config": forecaster.config_.to_dict(),
-            "freq": forecaster.freq_,
-            "num_steps": forecaster.num_steps_,
-            "context": None if context is None else _save_context(context, draft / CONTEXT),
-            "sha256": {
-                file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-                for file in sorted(draft.glob("*.safetensors"))
-            },
-        }
+        for name, content in tensors.items():
+            save_file(content, draft / name)
+        document["sha256"] = {name: _sha256(draft / name) for name in tensors}
         (draft / CONFIG).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        draft.chmod(0o755)
         _replace(draft, target)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -77,28 +96,45 @@ def load(
     }
     _check_backbone(folder, document["backbone"], backbone)
     try:
-        forecaster = cls(**_tupled(document["parameters"]), backbone=backbone)
-        config = EncoderConfig.from_dict(_tupled(document["config"]))
-        model = EncoderForecaster(config, deepcopy(backbone))
+        forecaster = cls(**_read_parameters(document["parameters"]), backbone=backbone)
+        forecaster._validate_params()
+        config = EncoderConfig.from_dict(document["config"])
+        with isolated_seed(0):
+            model = EncoderForecaster(config, deepcopy(backbone))
         model.load_state_dict(tensors[WEIGHTS])
-        context = _load_context(document["context"], tensors.get(CONTEXT), document["freq"])
+        context = None
+        if document["context"] is not None:
+            context = _read_context(document["context"], tensors[CONTEXT], document["freq"])
         forecaster.num_steps_ = int(document["num_steps"])
-        forecaster._set_fitted(model.eval(), str(document["freq"]), context)
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        forecaster._set_fitted(model.eval(), document["freq"], context)
+    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as e:
         raise ModelFileError(
-            f"The forecaster in {str(folder)!r} cannot be built from its files: {error}"
-        ) from error
+            f"The forecaster in {str(folder)!r} cannot be built from its files: {e}"
+        ) from e
     return forecaster
 
 
 def _check_target(target: Path) -> None:
     """Refuse to write over anything but an earlier model or an empty folder."""
-    if not target.exists() or (target / CONFIG).is_file():
+    if not target.exists():
         return
-    if not target.is_dir() or any(target.iterdir()):
-        raise FileExistsError(
-            f"`path` {str(target)!r} exists and is no saved forecaster; it is left alone."
-        )
+    if target.is_dir() and (not any(target.iterdir()) or _is_saved_forecaster(target)):
+        return
+    raise FileExistsError(
+        f"`path` {str(target)!r} exists and is no saved forecaster; it is left alone. "
+        "Name a new folder."
+    )
+
+
+def _is_saved_forecaster(folder: Path) -> bool:
+    """Tell whether a folder holds a saved forecaster and nothing else."""
+    if not {file.name for file in folder.iterdir()} <= {CONFIG, WEIGHTS, CONTEXT}:
+        return False
+    try:
+        document = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(document, dict) and str(document.get("library")).startswith(LIBRARY)
 
 
 def _check_backbone(folder: Path, saved: str | None, given: nn.Module | None) -> None:
@@ -113,71 +149,88 @@ def _check_backbone(folder: Path, saved: str | None, given: nn.Module | None) ->
         )
 
 
-def _plain_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
+def _write_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
     """Return the constructor's parameters as JSON values, without the backbone."""
-    parameters = dict(forecaster.get_params(deep=False))
+    forecaster._validate_params()
+    parameters = plain_parameters(forecaster)
     del parameters["backbone"]
-    if parameters["max_time"] is not None and not isinstance(parameters["max_time"], (int, float)):
-        parameters["max_time"] = parameters["max_time"].total_seconds()
-    return {
-        name: list(value) if isinstance(value, (tuple, list, np.ndarray)) else value
-        for name, value in parameters.items()
-    }
+    if isinstance(limit := parameters["max_time"], timedelta):
+        parameters["max_time"] = {"seconds": limit.total_seconds()}
+    return parameters
 
 
-def _tupled(fields: dict[str, Any]) -> dict[str, Any]:
-    """Turn JSON lists back into tuples."""
-    return {
+def _read_parameters(fields: dict[str, Any]) -> dict[str, Any]:
+    """Undo :func:`_write_parameters`; sequences become tuples."""
+    parameters = {
         name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
     }
+    if isinstance(limit := parameters.get("max_time"), dict):
+        parameters["max_time"] = timedelta(seconds=limit["seconds"])
+    return parameters
 
 
-def _save_context(panel: Panel, path: Path) -> dict[str, Any]:
-    """Write the values and stamps of a panel; return what describes them."""
-    labels = [*panel.names, *(item.item_id for item in panel.series)]
-    for label in labels:
-        if not isinstance(label, (str, int, np.integer, type(None))):
-            raise DataError(
-                f"Only text and integers can be stored as column names and item ids, "
-                f"got {label!r} of type {type(label).__name__}."
-            )
+def _describe_context(context: Context) -> dict[str, Any]:
+    """Return all of a context but its numbers as JSON values."""
+    panel = context.panel
     index = panel.series[0].index
-    save_file(
-        {
-            "values": torch.from_numpy(np.concatenate([item.values for item in panel.series])),
-            "stamps": torch.from_numpy(np.concatenate([item.index.asi8 for item in panel.series])),
-        },
-        path,
-    )
-    plain = [int(label) if isinstance(label, np.integer) else label for label in labels]
+    zone = None if index.tz is None else str(index.tz)
+    try:
+        index.tz_convert(zone) if zone is not None else index
+    except (KeyError, ValueError) as error:
+        raise DataError(
+            f"The time zone {zone!r} has no name that can be stored. Convert the stamps, e.g. "
+            "with tz_convert('Europe/Paris'), or save without context."
+        ) from error
     return {
         "form": panel.form,
-        "names": plain[: len(panel.names)],
-        "item_ids": plain[len(panel.names) :],
+        "names": [_plain_label(name) for name in panel.names],
+        "labels": [_plain_label(label) for label in context.labels],
         "lengths": [len(item.index) for item in panel.series],
         "unit": index.unit,
-        "time_zone": None if index.tz is None else str(index.tz),
+        "time_zone": zone,
     }
 
 
-def _load_context(
-    described: dict[str, Any] | None, tensors: dict[str, torch.Tensor] | None, freq: str
-) -> Panel | None:
-    """Undo :func:`_save_context`."""
-    if described is None or tensors is None:
-        return None
+def _plain_label(label: Any) -> str | int:
+    if not isinstance(label, (str, int, np.integer)) or isinstance(label, bool):
+        raise DataError(
+            f"Only text and integers can be stored as column names and item ids, got {label!r} "
+            f"of type {type(label).__name__}. Rename it, or save without context."
+        )
+    return str(label) if isinstance(label, str) else int(label)
+
+
+def _context_tensors(panel: Panel) -> dict[str, torch.Tensor]:
+    values = np.concatenate([item.values for item in panel.series])
+    stamps = np.concatenate([item.index.asi8 for item in panel.series])
+    return {"values": torch.from_numpy(values), "stamps": torch.from_numpy(stamps)}
+
+
+def _read_context(
+    described: dict[str, Any], tensors: dict[str, torch.Tensor], freq: str
+) -> Context:
+    """Undo :func:`_describe_context` and :func:`_context_tensors`."""
     stamps = pd.DatetimeIndex(tensors["stamps"].numpy().view(f"M8[{described['unit']}]"))
     if described["time_zone"] is not None:
         stamps = stamps.tz_localize("UTC").tz_convert(described["time_zone"])
     values = tensors["values"].numpy()
-    ends = np.cumsum(described["lengths"])
+    form, labels = described["form"], described["labels"]
+    lengths = np.array(described["lengths"], dtype=int)
+    ids, channels = ([None], len(labels)) if form == "wide" else (labels, 1)
+    if (
+        form not in ("wide", "long")
+        or len(lengths) != len(ids)
+        or (lengths < 1).any()
+        or values.shape != (lengths.sum(), channels)
+        or len(stamps) != len(values)
+    ):
+        raise ValueError("the parts of its context do not fit together.")
+    ends = np.cumsum(lengths)
     series = tuple(
         Series(item_id, stamps[end - length : end], values[end - length : end])
-        for item_id, length, end in zip(
-            described["item_ids"], described["lengths"], ends, strict=True
-        )
+        for item_id, length, end in zip(ids, lengths, ends, strict=True)
     )
-    return Panel(described["form"], tuple(described["names"]), freq, series)
+    return Context(Panel(form, tuple(described["names"]), freq, series), pd.Index(labels))
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -186,21 +239,25 @@ def _read_config(folder: Path) -> dict[str, Any]:
         version = document["format"]
     except FileNotFoundError as error:
         raise ModelFileError(f"{str(folder)!r} holds no {CONFIG}: it is no forecaster.") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise ModelFileError(f"{CONFIG} in {str(folder)!r} cannot be read: {error!r}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFileError(
+            f"{CONFIG} in {str(folder)!r} is no description of a forecaster; it was altered or "
+            "cut short."
+        ) from error
     if version != FORMAT:
         raise ModelFileError(
             f"The forecaster in {str(folder)!r} has file format {version!r}; this version of "
             f"mlrforecast ({__version__}) reads {FORMAT}."
         )
-    needed = {"parameters", "backbone", "config", "freq", "num_steps", "context", "sha256"}
-    if missing := needed - set(document):
-        raise ModelFileError(f"{CONFIG} in {str(folder)!r} lacks {', '.join(sorted(missing))}.")
-    if not isinstance(document["sha256"], dict) or not set(document["sha256"]) <= {
-        WEIGHTS,
-        CONTEXT,
-    }:
-        raise ModelFileError(f"{CONFIG} in {str(folder)!r} names files that are not part of one.")
+    if differing := KEYS ^ set(document):
+        raise ModelFileError(
+            f"{CONFIG} in {str(folder)!r} lacks or adds {', '.join(sorted(differing))}."
+        )
+    files = {WEIGHTS} if document["context"] is None else {WEIGHTS, CONTEXT}
+    if not isinstance(document["sha256"], dict) or set(document["sha256"]) != files:
+        raise ModelFileError(
+            f"{CONFIG} in {str(folder)!r} must list {' and '.join(sorted(files))} under 'sha256'."
+        )
     return dict(document)
 
 
@@ -208,7 +265,7 @@ def _read_tensors(folder: Path, name: str, digest: str) -> dict[str, torch.Tenso
     file = folder / name
     if not file.is_file():
         raise ModelFileError(f"{str(folder)!r} lacks {name}.")
-    found = hashlib.sha256(file.read_bytes()).hexdigest()
+    found = _sha256(file)
     if found != digest:
         raise ModelFileError(
             f"{name} in {str(folder)!r} was altered or cut short: its sha256 is {found}, "
@@ -220,12 +277,25 @@ def _read_tensors(folder: Path, name: str, digest: str) -> dict[str, torch.Tenso
         raise ModelFileError(f"{name} in {str(folder)!r} cannot be read: {error}") from error
 
 
+def _sha256(file: Path) -> str:
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def _beside(target: Path) -> Path:
+    """Return a new hidden name in the folder of the target."""
+    return target.with_name(f".{target.name}-{secrets.token_hex(8)}")
+
+
 def _replace(draft: Path, target: Path) -> None:
     """Put a finished folder in place of the target, which may hold an earlier model."""
     if not target.exists():
         draft.rename(target)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}-old-", dir=target.parent))
-    target.rename(old / target.name)
-    draft.rename(target)
-    shutil.rmtree(old)
+    old = target.rename(_beside(target))
+    try:
+        draft.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,5 +1,7 @@
 """Forecasts from arrays of contexts, in batches, on a device."""
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import torch
 
@@ -20,28 +22,38 @@ def find_device(accelerator: str) -> torch.device:
     if accelerator == "auto":
         accelerator = next(name for name in ("gpu", "mps", "cpu") if available[name])
     if not available[accelerator]:
-        raise ValueError(f"`accelerator` is {accelerator!r}, but torch finds no such device here.")
+        raise ValueError(
+            f"`accelerator` is {accelerator!r}, but torch finds no such device here. "
+            "Set it to 'auto' or 'cpu'."
+        )
     return torch.device({"gpu": "cuda"}.get(accelerator, accelerator))
 
 
 def forecast(
     model: EncoderForecaster,
-    contexts: np.ndarray,
+    contexts: Sequence[np.ndarray],
     levels: tuple[float, ...] | None,
-    device: torch.device,
+    accelerator: str,
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Forecast from contexts of shape (B, T, C) with NaN where missing.
+    """Forecast from arrays of contexts, each of shape (N, T, C) with NaN where missing.
 
-    Returns the point forecast (B, F, C) and, if levels are given, quantiles (B, F, C, Q), in
-    float64 and in the units of the contexts; NaN where a context holds no value.
+    Returns the point forecast (B, F, C), ``B`` being the sum of all ``N``, and if levels are
+    given the quantiles (B, F, C, Q), in float64 and in the units of the contexts; NaN where a
+    context holds no value.
     """
+    config = model.config
+    num_channels = contexts[0].shape[2]
+    shape = (sum(map(len, contexts)), config.prediction_length, num_channels)
+    points = np.empty(shape)
+    quantiles = None if levels is None else np.empty((*shape, len(levels)))
+    device = find_device(accelerator)
     model.to(device)
-    size = max(1, BATCH // contexts.shape[2])
-    points, quantiles = [], []
     try:
-        for start in range(0, len(contexts), size):
-            chunk = contexts[start : start + size]
-            batch, loc, scale = context_batch(chunk, model.config.prediction_length)
+        start = 0
+        for chunk in _chunks(contexts, max(1, BATCH // num_channels)):
+            here = slice(start, start + len(chunk))
+            start += len(chunk)
+            batch, loc, scale = context_batch(chunk, config.prediction_length)
             observed = batch.past_observed
             with torch.inference_mode():
                 point, trained = model(
@@ -49,16 +61,33 @@ def forecast(
                     None if observed is None else observed.to(device),
                 )
             scale = np.where(np.isnan(chunk).all(axis=1, keepdims=True), np.nan, scale)
-            points.append(point.cpu().numpy() * scale + loc)
-            if levels is not None:
-                assert trained is not None
+            points[here] = point.cpu().numpy() * scale + loc
+            if quantiles is not None and levels is not None:
                 picked = interpolate_levels(
-                    trained.double().cpu().numpy(), model.config.quantile_levels, levels
+                    trained.cpu().double().numpy(), config.quantile_levels, levels
                 )
-                quantiles.append(picked * scale[..., None] + loc[..., None])
+                quantiles[here] = picked * scale[..., None] + loc[..., None]
     finally:
         model.cpu()
-    return np.concatenate(points), np.concatenate(quantiles) if quantiles else None
+    return points, quantiles
+
+
+def _chunks(contexts: Sequence[np.ndarray], size: int) -> Iterator[np.ndarray]:
+    """Copy windows into arrays of ``size``, the last may be smaller, across the given arrays."""
+    held: list[np.ndarray] = []
+    count = 0
+    for array in contexts:
+        start = 0
+        while start < len(array):
+            part = array[start : start + size - count]
+            held.append(part)
+            count += len(part)
+            start += len(part)
+            if count == size:
+                yield np.concatenate(held)
+                held, count = [], 0
+    if held:
+        yield np.concatenate(held)
 
 
 def interpolate_levels(

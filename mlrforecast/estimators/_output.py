@@ -1,16 +1,18 @@
 """Forecasts written back in the form of the frame that was given."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
-from mlrforecast.data import Panel, future_index
+from mlrforecast.data import future_index
+from mlrforecast.estimators._context import Context
+from mlrforecast.estimators._rules import check_level_numbers
 from mlrforecast.models import EncoderConfig
 
 
 def check_levels_requested(
-    levels: Sequence[float] | None, config: EncoderConfig
+    levels: Iterable[float] | None, config: EncoderConfig
 ) -> tuple[float, ...] | None:
     """Return the levels asked of a forecast, or say why they cannot be had."""
     if levels is None:
@@ -19,7 +21,7 @@ def check_levels_requested(
         raise ValueError(
             f"`quantile_levels` need loss='quantile'; this forecaster has loss={config.loss!r}."
         )
-    given = tuple(float(level) for level in levels)
+    given = check_level_numbers(levels)
     lowest, highest = config.quantile_levels[0], config.quantile_levels[-1]
     outside = [level for level in given if not lowest <= level <= highest]
     if outside or not given or len(set(given)) < len(given):
@@ -31,17 +33,8 @@ def check_levels_requested(
     return given
 
 
-def level_name(level: float) -> str:
-    """Return the column name of a quantile level.
-
-    >>> level_name(0.9)
-    '0.9'
-    """
-    return f"{level:g}"
-
-
 def forecast_frame(
-    panel: Panel,
+    context: Context,
     point: np.ndarray,
     quantiles: np.ndarray | None,
     levels: tuple[float, ...] | None,
@@ -50,8 +43,8 @@ def forecast_frame(
 
     Parameters
     ----------
-    panel : Panel
-        The contexts that were forecast.
+    context : Context
+        What was forecast.
     point : ndarray of shape (B, F, C)
         Point forecast of each series.
     quantiles : ndarray of shape (B, F, C, Q), optional
@@ -59,16 +52,15 @@ def forecast_frame(
     levels : tuple of float, optional
         Their levels.
     """
-    names = [] if levels is None else [level_name(level) for level in levels]
+    panel = context.panel
+    names = [] if levels is None else [f"{level:g}" for level in levels]
     if panel.form == "wide":
-        return _wide_frame(panel, point[0], None if quantiles is None else quantiles[0], names)
+        return _wide_frame(context, point[0], None if quantiles is None else quantiles[0], names)
     id_name, time_name, target_name = panel.names
     prediction_length = point.shape[1]
-    stamps = [future_index(item.index[-1], panel.freq, prediction_length) for item in panel.series]
-    ids = pd.Series([item.item_id for item in panel.series])
     columns = {
-        id_name: ids.repeat(prediction_length).to_numpy(),
-        time_name: stamps[0].append(stamps[1:]),
+        id_name: context.labels.repeat(prediction_length),
+        time_name: _future_stamps(context, prediction_length),
         target_name: point[:, :, 0].reshape(-1),
     }
     if quantiles is not None:
@@ -77,43 +69,63 @@ def forecast_frame(
     return pd.DataFrame(columns)
 
 
+def _future_stamps(context: Context, prediction_length: int) -> pd.DatetimeIndex:
+    """Return the stamps after every series; series that end together share the work."""
+    panel = context.panel
+    after: dict[pd.Timestamp, pd.DatetimeIndex] = {}
+    for item in panel.series:
+        last = item.index[-1]
+        if last not in after:
+            after[last] = future_index(last, panel.freq, prediction_length)
+    parts = [after[item.index[-1]] for item in panel.series]
+    return pd.DatetimeIndex(parts[0].append(parts[1:]))
+
+
 def _wide_frame(
-    panel: Panel, point: np.ndarray, quantiles: np.ndarray | None, names: list[str]
+    context: Context, point: np.ndarray, quantiles: np.ndarray | None, names: list[str]
 ) -> pd.DataFrame:
-    index = future_index(panel.series[0].index[-1], panel.freq, len(point))
+    rows = context.panel.series[0].index
+    index = future_index(rows[-1], context.panel.freq, len(point)).rename(rows.name)
     if quantiles is None:
-        return pd.DataFrame(point, index=index, columns=list(panel.names))
+        return pd.DataFrame(point, index=index, columns=context.labels)
     values = np.concatenate([point[..., None], quantiles], axis=-1)
-    columns = pd.MultiIndex.from_product([panel.names, ["point", *names]])
-    return pd.DataFrame(values.reshape(len(point), -1), index=index, columns=columns)
+    return pd.DataFrame(
+        values.reshape(len(point), -1),
+        index=index,
+        columns=_with_level(context.labels, ["point", *names]),
+    )
 
 
-def first_items(panel: Panel, count: int) -> Panel:
-    """Return a panel of the first series, or of all channels for a wide frame."""
-    if panel.form == "wide":
-        return panel
-    return Panel(panel.form, panel.names, panel.freq, panel.series[:count])
+def _with_level(labels: pd.Index, names: list[str]) -> pd.MultiIndex:
+    """Return the columns with one more level below them."""
+    if isinstance(labels, pd.MultiIndex):
+        return pd.MultiIndex.from_tuples(
+            [(*label, name) for label in labels for name in names], names=[*labels.names, None]
+        )
+    return pd.MultiIndex.from_product([labels, names], names=[labels.name, None])
 
 
-def wide_history(panel: Panel) -> pd.DataFrame:
-    """Return the values of a panel side by side, a column a channel or an item."""
+def wide_history(context: Context) -> pd.DataFrame:
+    """Return the rows side by side, a column a channel or an item."""
+    panel = context.panel
     if panel.form == "wide":
         item = panel.series[0]
-        return pd.DataFrame(item.values, index=item.index, columns=list(panel.names))
+        return pd.DataFrame(item.values, index=item.index, columns=context.labels)
     columns = {
-        item.item_id: pd.Series(item.values[:, 0], index=item.index) for item in panel.series
+        label: pd.Series(item.values[:, 0], index=item.index)
+        for label, item in zip(context.labels, panel.series, strict=True)
     }
     return pd.DataFrame(columns)
 
 
-def wide_forecast(forecast: pd.DataFrame, panel: Panel) -> pd.DataFrame:
+def wide_forecast(forecast: pd.DataFrame, context: Context) -> pd.DataFrame:
     """Bring a long forecast into the wide form, with pairs (item, "point" or level) on top."""
-    id_name, time_name, target_name = panel.names
+    if context.panel.form == "wide":
+        return forecast
+    id_name, time_name, target_name = context.panel.names
     renamed = forecast.rename(columns={target_name: "point"})
     parts = {
-        item.item_id: renamed[renamed[id_name] == item.item_id]
-        .set_index(time_name)
-        .drop(columns=id_name)
-        for item in panel.series
+        label: renamed[renamed[id_name] == label].set_index(time_name).drop(columns=id_name)
+        for label in context.labels
     }
-    return pd.concat(parts, axis=1)
+    return pd.DataFrame(pd.concat(parts, axis=1))

@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from sklearn.utils._param_validation import Hidden, Interval, StrOptions
+from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
 from mlrforecast.data import Panel
@@ -17,6 +17,8 @@ from mlrforecast.training import TrainingOptions
 
 if TYPE_CHECKING:
     from mlrforecast.estimators.forecaster import MLRForecaster
+
+MAX_SECONDS = 10**9
 
 CONSTRAINTS: dict[str, list[Any]] = {
     "prediction_length": [Interval(Integral, 1, None, closed="left")],
@@ -42,52 +44,58 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "weight_decay": [Interval(Real, 0, None, closed="left")],
     "early_stopping": ["boolean"],
     "patience": [Interval(Integral, 1, None, closed="left")],
-    "max_time": [None, timedelta, Hidden(Interval(Real, 0, None, closed="neither"))],
+    "max_time": [None, timedelta, Interval(Real, 0, MAX_SECONDS, closed="right")],
     "seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
     "accelerator": [StrOptions({"auto", "cpu", "gpu", "mps"})],
     "progress": ["boolean"],
 }
 
 
-def to_config(forecaster: "MLRForecaster", panel: Panel) -> EncoderConfig:
+def plain_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
+    """Return the parameters as values of Python, those of numpy converted; check their types."""
+    plain = {name: _plain(value) for name, value in forecaster.get_params(deep=False).items()}
+    for name, value in plain.items():
+        if isinstance(value, bool) and "boolean" not in CONSTRAINTS[name]:
+            raise TypeError(f"`{name}` must be a number, got {value}.")
+    limit = plain["max_time"]
+    if isinstance(limit, timedelta) and limit <= timedelta(0):
+        raise ValueError(f"`max_time` must be positive, got {limit!r}.")
+    plain["quantile_levels"] = _rules.check_quantile_levels(plain["quantile_levels"])
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """Turn numpy scalars into those of Python, and arrays and lists into tuples."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (np.ndarray, list, tuple)):
+        return tuple(_plain(entry) for entry in value)
+    return value
+
+
+def to_config(parameters: dict[str, Any], panel: Panel) -> EncoderConfig:
     """Fill in what is derived from the data: the only mapping from parameters to a config."""
     context_length, patch_length = _rules.derive_lengths(
         panel,
-        forecaster.prediction_length,
-        forecaster.context_length,
-        forecaster.patch_length,
+        parameters["prediction_length"],
+        parameters["context_length"],
+        parameters["patch_length"],
     )
-    given = {
-        field.name: getattr(forecaster, field.name) for field in dataclasses.fields(EncoderConfig)
+    given = {field.name: parameters[field.name] for field in dataclasses.fields(EncoderConfig)}
+    derived = {
+        "context_length": context_length,
+        "patch_length": patch_length,
+        "patch_stride": parameters["patch_stride"] or patch_length,
     }
-    ranks, block_sizes = forecaster.ranks, forecaster.block_sizes
-    return EncoderConfig.from_dict(
-        {
-            **given,
-            "context_length": context_length,
-            "patch_length": patch_length,
-            "patch_stride": forecaster.patch_stride or patch_length,
-            "quantile_levels": _rules.check_quantile_levels(forecaster.quantile_levels),
-            "ranks": None if ranks is None else tuple(ranks),
-            "block_sizes": None if block_sizes is None else tuple(block_sizes),
-        }
-    )
+    return EncoderConfig.from_dict({**given, **derived})
 
 
-def training_options(forecaster: "MLRForecaster", num_windows: int) -> TrainingOptions:
+def training_options(parameters: dict[str, Any], num_windows: int) -> TrainingOptions:
     """Collect how the model is to be trained."""
-    limit = forecaster.max_time
-    if limit is not None and not isinstance(limit, timedelta):
-        limit = timedelta(seconds=limit)
-    return TrainingOptions(
-        max_steps=forecaster.max_steps or _rules.derive_steps(num_windows),
-        batch_size=forecaster.batch_size,
-        learning_rate=forecaster.learning_rate,
-        weight_decay=forecaster.weight_decay,
-        seed=forecaster.seed,
-        accelerator=forecaster.accelerator,
-        max_time=limit,
-        early_stopping=forecaster.early_stopping,
-        patience=forecaster.patience,
-        progress=forecaster.progress,
-    )
+    known = {field.name for field in dataclasses.fields(TrainingOptions)}
+    given = {name: value for name, value in parameters.items() if name in known}
+    if given["max_steps"] is None:
+        given["max_steps"] = _rules.derive_steps(num_windows)
+    if isinstance(given["max_time"], (int, float)):
+        given["max_time"] = timedelta(seconds=given["max_time"])
+    return TrainingOptions(**given)

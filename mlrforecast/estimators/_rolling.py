@@ -2,14 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple, Self
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from mlrforecast._core.errors import DataError
 from mlrforecast.data import Panel, Series
-from mlrforecast.models import EncoderConfig
+from mlrforecast.estimators._inference import forecast
+from mlrforecast.estimators._rules import owner
+from mlrforecast.models import EncoderConfig, EncoderForecaster
 
 
 class Windows(NamedTuple):
@@ -52,45 +55,6 @@ class RollingForecast:
     cutoffs: pd.DatetimeIndex
     item_ids: np.ndarray
 
-    @classmethod
-    def of(
-        cls, item: Series, windows: Windows, point: np.ndarray, quantiles: np.ndarray | None
-    ) -> Self:
-        """Put together what belongs to one series.
-
-        Parameters
-        ----------
-        item : Series
-            The series.
-        windows : Windows
-            Its windows.
-        point, quantiles : ndarray of shape (N, F, C) and (N, F, C, Q)
-            Their forecasts.
-        """
-        ids = np.empty(len(point), dtype=object)
-        ids[:] = item.item_id
-        return cls(point, windows.actual, quantiles, windows.cutoffs, ids)
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[Self]) -> Self:
-        """Join the forecasts of several series, in their order.
-
-        Parameters
-        ----------
-        parts : sequence of RollingForecast
-            One a series, at least one.
-        """
-        if len(parts) == 1:
-            return parts[0]
-        quantiles = [part.quantiles for part in parts if part.quantiles is not None]
-        return cls(
-            np.concatenate([part.forecast for part in parts]),
-            np.concatenate([part.actual for part in parts]),
-            np.concatenate(quantiles) if quantiles else None,
-            pd.DatetimeIndex(parts[0].cutoffs.append([part.cutoffs for part in parts[1:]])),
-            np.concatenate([part.item_ids for part in parts]),
-        )
-
     def __repr__(self) -> str:
         shapes = ", ".join(
             f"{field.name}: {getattr(getattr(self, field.name), 'shape', None)}"
@@ -99,15 +63,23 @@ class RollingForecast:
         return f"RollingForecast({shapes})"
 
 
-def rolling_windows(panel: Panel, item: Series, config: EncoderConfig, step: int) -> Windows:
+def check_step(step: Any) -> int:
+    """Return the rows from one window to the next."""
+    if isinstance(step, bool) or not isinstance(step, Integral):
+        raise TypeError(f"`step` must be an integer, got {step!r}.")
+    if step < 1:
+        raise ValueError(f"`step` must be at least 1, got {step}.")
+    return int(step)
+
+
+def rolling_windows(item: Series, config: EncoderConfig, step: int) -> Windows:
     """Return views of every ``step``-th window of a series, counted back from its newest row."""
     size = config.context_length + config.prediction_length
     rows = len(item.index)
     if rows < size:
-        owner = "the frame" if item.item_id is None else panel.label(item, 0)
         raise DataError(
-            f"A window needs {size} rows (context {config.context_length} + prediction_length "
-            f"{config.prediction_length}), but {owner} has {rows}."
+            f"A window needs {size} rows (context_length {config.context_length} + "
+            f"prediction_length {config.prediction_length}), but {owner(item)} has {rows}."
         )
     views = np.lib.stride_tricks.sliding_window_view(item.values, size, axis=0)
     views = views[(rows - size) % step :: step].swapaxes(1, 2)
@@ -117,3 +89,34 @@ def rolling_windows(panel: Panel, item: Series, config: EncoderConfig, step: int
         views[:, config.context_length :],
         item.index[starts + config.context_length - 1],
     )
+
+
+def _join(
+    panel: Panel, windows: Sequence[Windows], point: np.ndarray, quantiles: np.ndarray | None
+) -> RollingForecast:
+    """Put the forecasts of all windows of a panel beside what happened."""
+    counts = [len(part.cutoffs) for part in windows]
+    ids = np.empty(len(windows), dtype=object)
+    ids[:] = [item.item_id for item in panel.series]
+    actual = [part.actual for part in windows]
+    cutoffs = windows[0].cutoffs.append([part.cutoffs for part in windows[1:]])
+    return RollingForecast(
+        point,
+        actual[0] if len(actual) == 1 else np.concatenate(actual),
+        quantiles,
+        pd.DatetimeIndex(cutoffs),
+        np.repeat(ids, counts),
+    )
+
+
+def roll(
+    model: EncoderForecaster,
+    panel: Panel,
+    step: int,
+    levels: tuple[float, ...] | None,
+    accelerator: str,
+) -> tuple[RollingForecast, list[Windows]]:
+    """Forecast from every window inside a panel; also return the windows of each series."""
+    windows = [rolling_windows(item, model.config, step) for item in panel.series]
+    contexts = [part.context for part in windows]
+    return _join(panel, windows, *forecast(model, contexts, levels, accelerator)), windows

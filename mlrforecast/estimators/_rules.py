@@ -1,11 +1,11 @@
 """The written rules by which a forecaster derives what was left open."""
 
-from collections.abc import Sequence
-
-import numpy as np
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any
 
 from mlrforecast._core.errors import DataError
-from mlrforecast.data import Panel, Series
+from mlrforecast.data import Panel, Series, WindowStore
 from mlrforecast.models import EncoderConfig
 
 MAX_CONTEXT = 336
@@ -47,12 +47,30 @@ def derive_steps(num_windows: int) -> int:
     return int(min(MAX_STEPS, max(MIN_STEPS, round(2.5 * num_windows**0.5))))
 
 
+def check_level_numbers(levels: Any) -> tuple[float, ...]:
+    """Return quantile levels as floats of 6 decimals, so that 1 - 0.9 is 0.1."""
+    if not isinstance(levels, Iterable) or isinstance(levels, str):
+        raise TypeError(f"`quantile_levels` must be a sequence such as (0.1, 0.9), got {levels!r}.")
+    given = tuple(levels)
+    for level in given:
+        if not isinstance(level, Real):
+            raise TypeError(f"`quantile_levels` must be numbers, got {level!r}.")
+    return tuple(round(float(level), 6) for level in given)
+
+
 def check_quantile_levels(levels: Sequence[float]) -> tuple[float, ...]:
     """Return increasing levels in (0, 1) as a tuple."""
-    given = tuple(float(level) for level in levels)
+    given = check_level_numbers(levels)
     if not given or not all(0 < level < 1 for level in given) or list(given) != sorted(set(given)):
-        raise ValueError(f"`quantile_levels` must increase within (0, 1), got {given}.")
+        raise ValueError(
+            f"`quantile_levels` must increase within (0, 1), to 6 decimals, got {tuple(levels)}."
+        )
     return given
+
+
+def owner(item: Series) -> str:
+    """Name all rows of a series the way their owner would, for messages."""
+    return "the frame" if item.item_id is None else f"series {item.item_id!r}"
 
 
 def split_validation(
@@ -65,11 +83,11 @@ def split_validation(
     for item in panel.series:
         rows = len(item.index)
         tail = max(config.prediction_length, rows // 10)
-        if rows < tail + config.prediction_length + config.patch_length:
+        needed = tail + config.prediction_length + config.patch_length
+        if rows < needed:
             raise DataError(
-                f"Early stopping needs {tail + config.prediction_length + config.patch_length} "
-                f"rows of every series, but {panel.label(item, 0)} has {rows}. "
-                "Set early_stopping=False or leave it out."
+                f"Early stopping needs {needed} rows of every series ({tail} of them held back), "
+                f"but {owner(item)} has {rows}. Set early_stopping=False or leave it out."
             )
         training.append(Series(item.item_id, item.index[:-tail], item.values[:-tail]))
         validation.append(item.tail(tail + config.context_length))
@@ -79,7 +97,11 @@ def split_validation(
     )
 
 
-def pad_context(values: np.ndarray, context_length: int) -> np.ndarray:
-    """Return the newest ``context_length`` rows, padded with NaN on the old side if need be."""
-    missing = max(0, context_length - len(values))
-    return np.pad(values[-context_length:], ((missing, 0), (0, 0)), constant_values=np.nan)
+def window_store(panel: Panel, config: EncoderConfig) -> WindowStore:
+    """Return the training windows of a panel; each has at least one patch of context."""
+    return WindowStore(
+        panel,
+        context_length=config.context_length,
+        prediction_length=config.prediction_length,
+        min_context=config.patch_length,
+    )

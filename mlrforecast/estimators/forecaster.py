@@ -14,18 +14,17 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from mlrforecast import metrics
-from mlrforecast._core.errors import DataError
-from mlrforecast.data import Panel, WindowStore, default_season_length, read_panel
+from mlrforecast.data import default_season_length, read_panel
 from mlrforecast.estimators import _files, _inference, _parameters, _rules
+from mlrforecast.estimators._context import Context, stack_contexts, take_context
 from mlrforecast.estimators._output import (
     check_levels_requested,
-    first_items,
     forecast_frame,
     wide_forecast,
     wide_history,
 )
-from mlrforecast.estimators._rolling import RollingForecast, rolling_windows
-from mlrforecast.models import EncoderConfig, EncoderForecaster
+from mlrforecast.estimators._rolling import RollingForecast, check_step, roll
+from mlrforecast.models import EncoderForecaster
 from mlrforecast.training import isolated_seed, train
 
 
@@ -213,20 +212,21 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         if y is not None:
             raise ValueError("`y` must be None: the targets are the columns of `X`.")
         self._validate_params()
+        parameters = _parameters.plain_parameters(self)
         _inference.find_device(self.accelerator)
         panel = read_panel(X)
-        config = _parameters.to_config(self, panel)
+        config = _parameters.to_config(parameters, panel)
         training, validation = _rules.split_validation(panel, config, hold_back=self.early_stopping)
-        store = self._store(training, config)
-        with isolated_seed(self.seed):
+        store = _rules.window_store(training, config)
+        with isolated_seed(parameters["seed"]):
             model = EncoderForecaster(config, deepcopy(self.backbone))
             self.num_steps_ = train(
                 model,
                 store,
-                _parameters.training_options(self, len(store)),
-                validation=None if validation is None else self._store(validation, config),
+                _parameters.training_options(parameters, len(store)),
+                validation=None if validation is None else _rules.window_store(validation, config),
             )
-        self._set_fitted(model, panel.freq, panel.tail(config.context_length))
+        self._set_fitted(model, panel.freq, take_context(X, panel, config.context_length))
         return self
 
     def predict(
@@ -292,22 +292,13 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        NotFittedError
-            If ``fit`` has not been called.
-        DataError
-            If the frame breaks a rule, or a series is shorter than a window.
+        NotFittedError, DataError, ValueError
+            As in :meth:`predict`; also if a series is shorter than a window.
         """
         check_is_fitted(self, "model_")
-        if step < 1:
-            raise ValueError(f"`step` must be at least 1, got {step}.")
+        check_step(step)
         levels = check_levels_requested(quantile_levels, self.config_)
-        panel = read_panel(X, freq=self.freq_)
-        parts = []
-        for item in panel.series:
-            windows = rolling_windows(panel, item, self.config_, step)
-            point, quantiles = self._forecast(windows.context, levels)
-            parts.append(RollingForecast.of(item, windows, point, quantiles))
-        return RollingForecast.concatenate(parts)
+        return roll(self.model_, read_panel(X, freq=self.freq_), step, levels, self.accelerator)[0]
 
     def score(self, X: pd.DataFrame, y: None = None) -> float:
         """Return minus the mean absolute scaled error over the windows inside a frame.
@@ -330,25 +321,16 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        NotFittedError, DataError
-            As in :meth:`rolling_forecast`.
-        ValueError
-            If no window can be scored.
+        NotFittedError, DataError, ValueError
+            As in :meth:`rolling_forecast`; also if no window can be scored.
         """
         check_is_fitted(self, "model_")
         season = self.season_length_ if self.season_length_ < self.context_length_ else 1
-        rolled = self.rolling_forecast(X, step=self.prediction_length)
         panel = read_panel(X, freq=self.freq_)
-        scales = np.concatenate(
-            [
-                metrics.seasonal_error(
-                    rolling_windows(panel, item, self.config_, self.prediction_length).context,
-                    season,
-                )
-                for item in panel.series
-            ]
-        )
-        return -float(metrics.mase(rolled.actual, rolled.forecast, scales))
+        step = self.config_.prediction_length
+        rolled, windows = roll(self.model_, panel, step, None, self.accelerator)
+        scales = [metrics.seasonal_error(part.context, season) for part in windows]
+        return -float(metrics.mase(rolled.actual, rolled.forecast, np.concatenate(scales)))
 
     def plot(
         self,
@@ -384,13 +366,16 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         if quantile_levels is None and self.config_.loss == "quantile":
             quantile_levels = self.config_.quantile_levels
-        panel = first_items(self._context(X), max_items)
-        forecast = self._predict(panel, check_levels_requested(quantile_levels, self.config_))
-        return plot_forecast(
-            wide_history(panel),
-            forecast if panel.form == "wide" else wide_forecast(forecast, panel),
-            max_items=max_items,
-        )
+        if max_items < 1:
+            raise ValueError(f"`max_items` must be at least 1, got {max_items}.")
+        levels = check_levels_requested(quantile_levels, self.config_)
+        context = self._context(X)
+        shown = context.draw_from(max_items)
+        forecast = wide_forecast(self._predict(shown, levels), shown)
+        axes = plot_forecast(wide_history(shown), forecast, max_items=max_items)
+        if (hidden := len(context.labels) - len(axes)) > 0:
+            axes[-1].set_xlabel(f"and {hidden} more, not drawn")
+        return axes
 
     def save(self, path: str | PathLike[str], *, with_context: bool = False) -> None:
         """Write the fitted forecaster to a folder: safetensors and JSON, no code, no data.
@@ -438,7 +423,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         """
         return _files.load(cls, path, backbone)
 
-    def _set_fitted(self, model: EncoderForecaster, freq: str, context: Panel | None) -> None:
+    def _set_fitted(self, model: EncoderForecaster, freq: str, context: Context | None) -> None:
         self.model_ = model
         self.config_ = model.config
         self.context_length_ = model.config.context_length
@@ -447,18 +432,10 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         self.num_parameters_ = sum(parameter.numel() for parameter in model.parameters())
         self.context_ = context
 
-    def _store(self, panel: Panel, config: EncoderConfig) -> WindowStore:
-        return WindowStore(
-            panel,
-            context_length=config.context_length,
-            prediction_length=config.prediction_length,
-            min_context=min(config.patch_length, config.context_length),
-        )
-
-    def _context(self, X: pd.DataFrame | None) -> Panel:
-        """Return the panel to forecast from."""
+    def _context(self, X: pd.DataFrame | None) -> Context:
+        """Return the rows to forecast from."""
         if X is not None:
-            return read_panel(X, freq=self.freq_).tail(self.context_length_)
+            return take_context(X, read_panel(X, freq=self.freq_), self.context_length_)
         if self.context_ is None:
             raise ValueError(
                 "`X` is needed: this forecaster was loaded from a file without its context. "
@@ -466,27 +443,8 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
             )
         return self.context_
 
-    def _predict(self, panel: Panel, levels: tuple[float, ...] | None) -> pd.DataFrame:
-        """Forecast from the tails of a panel."""
-        contexts = np.stack(
-            [_rules.pad_context(item.values, self.context_length_) for item in panel.series]
-        )
-        self._check_contexts(panel, contexts)
-        point, quantiles = self._forecast(contexts, levels)
-        return forecast_frame(panel, point, quantiles, levels)
-
-    def _check_contexts(self, panel: Panel, contexts: np.ndarray) -> None:
-        empty = np.argwhere(np.isnan(contexts).all(axis=1))
-        if len(empty):
-            number, channel = empty[0]
-            raise DataError(
-                f"There is no observed value in the last {self.context_length_} rows of "
-                f"{panel.label(panel.series[number], channel)}; a forecast needs at least one."
-            )
-
-    def _forecast(
-        self, contexts: np.ndarray, levels: tuple[float, ...] | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Forecast from contexts of shape (B, T, C)."""
-        device = _inference.find_device(self.accelerator)
-        return _inference.forecast(self.model_, contexts, levels, device)
+    def _predict(self, context: Context, levels: tuple[float, ...] | None) -> pd.DataFrame:
+        """Forecast the steps that follow a context."""
+        contexts = stack_contexts(context.panel, self.context_length_)
+        point, quantiles = _inference.forecast(self.model_, [contexts], levels, self.accelerator)
+        return forecast_frame(context, point, quantiles, levels)
