@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -235,20 +236,22 @@ def _fixed_length(freq: str, zone: tzinfo | None) -> pd.Timedelta | None:
     return pd.Timedelta(offset) if isinstance(offset, pd.offsets.Tick) else None
 
 
-def _stamps_from(
-    start: pd.Timestamp, freq: str, *, periods: int | None = None, end: pd.Timestamp | None = None
-) -> pd.DatetimeIndex:
-    """Return the stamps of a frequency from ``start`` on.
+def _stamps_from(start: pd.Timestamp, freq: str, **extent: Any) -> pd.DatetimeIndex:
+    """Return the stamps of a frequency from ``start`` on, up to ``end=`` or ``periods=`` of them.
 
     In a zone whose clocks change at midnight a day may begin at 1:00, which ``date_range`` refuses
     and ``resample`` gives.
     """
-    if start.tz is None or _fixed_length(freq, start.tz) is not None:
-        return pd.date_range(start, end=end, periods=periods, freq=freq)
-    last = None if end is None else end.tz_localize(None)
-    local = pd.date_range(start.tz_localize(None), end=last, periods=periods, freq=freq)
+    zone = start.tz
+    if zone is None or _fixed_length(freq, zone) is not None:
+        return pd.DatetimeIndex(pd.date_range(start, freq=freq, **extent))
+    if "end" in extent:
+        extent["end"] = extent["end"].tz_localize(None)
+    local = pd.date_range(start.tz_localize(None), freq=freq, **extent)
     first_of_two = np.ones(len(local), dtype=bool)
-    return local.tz_localize(start.tz, ambiguous=first_of_two, nonexistent="shift_forward")
+    return pd.DatetimeIndex(
+        local.tz_localize(zone, ambiguous=first_of_two, nonexistent="shift_forward")
+    )
 
 
 def _continued(index: pd.DatetimeIndex, freq: str) -> pd.DatetimeIndex:
@@ -276,7 +279,10 @@ def _most_common_frequency(index: pd.DatetimeIndex) -> str | None:
     found = [_infer(index[start : start + width]) for start in starts]
     named = [freq for freq in found if freq is not None]
     if named:
-        return max(set(named), key=named.count)
+        return max(sorted(set(named)), key=named.count)
     steps, counts = np.unique(np.diff(index.values), return_counts=True)
+    if counts.max() < 2:
+        return None
     step = pd.Timedelta(steps[int(np.argmax(counts))])
-    return pd.tseries.frequencies.to_offset(step).freqstr if counts.max() > 1 else None
+    whole_days = step.components.days if step == step.floor("D") else 0
+    return pd.tseries.frequencies.to_offset(f"{whole_days}D" if whole_days else step).freqstr

@@ -4,6 +4,7 @@ A panel is a tuple of series that share one frequency. A wide frame gives one se
 channels are its columns; a long frame gives one series of one channel for each item.
 """
 
+import warnings
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Literal
@@ -206,19 +207,27 @@ def _check_columns(frame: pd.DataFrame, names: tuple[str, str, str], argument: s
 
 
 def _parse_stamps(column: pd.Series, argument: str) -> pd.DatetimeIndex:
-    """Read a time column: time stamps as they are, text parsed, numbers refused."""
+    """Read a time column: time stamps as they are, text of one clear format, no numbers."""
     held = dtypes.infer_dtype(column, skipna=True) if column.dtype == object else ""
     if dtypes.is_numeric_dtype(column.dtype) or held.startswith(("integer", "float", "mixed-int")):
         raise DataError(
             f"Column {column.name!r} of `{argument}` holds numbers ({column.dtype}, first value "
             f"{column.iloc[0]!r}), not time stamps. Convert it with pd.to_datetime first."
         )
+    problem: object
     try:
-        return pd.DatetimeIndex(pd.to_datetime(column))
+        with warnings.catch_warnings(record=True) as guesses:
+            warnings.simplefilter("always")
+            stamps = pd.DatetimeIndex(pd.to_datetime(column))
+        if not guesses:
+            return stamps
+        problem = guesses[0].message
     except (ValueError, TypeError) as error:
-        raise DataError(
-            f"Column {column.name!r} of `{argument}` cannot be read as time stamps: {error}"
-        ) from error
+        problem = error
+    raise DataError(
+        f"Column {column.name!r} of `{argument}` cannot be read as time stamps without a guess "
+        f"(first value {column.iloc[0]!r}): {problem} Convert it with pd.to_datetime first."
+    )
 
 
 def _numbers(column: pd.Series, owner: str) -> np.ndarray:
