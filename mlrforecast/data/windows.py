@@ -104,7 +104,8 @@ class WindowStore:
 
     def evenly_spaced(self, batch_size: int, limit: int) -> Iterator[ForecastBatch]:
         """Yield at most ``limit`` windows, evenly spread, in batches of ``batch_size``."""
-        numbers = torch.linspace(0, len(self) - 1, min(limit, len(self))).round().long()
+        spaced = torch.linspace(0, len(self) - 1, min(limit, len(self)), dtype=torch.float64)
+        numbers = spaced.round().long()
         for chunk in numbers.split(batch_size):
             yield self.gather(chunk)
 
