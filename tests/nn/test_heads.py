@@ -1,5 +1,7 @@
 """Forecasts and losses of the heads against loops in numpy."""
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 import torch
@@ -169,3 +171,13 @@ def test_training_the_head_finds_the_quantiles() -> None:
     _, quantiles = head(encoded[:1])
     expected = torch.quantile(target, torch.tensor([0.1, 0.5, 0.8]))
     torch.testing.assert_close(quantiles.detach().flatten(), expected, atol=0.05, rtol=0)
+
+
+def test_an_untrained_spread_is_normal_with_half_a_standard_deviation() -> None:
+    levels = (0.05, 0.3, 0.5, 0.9)
+    head = QuantileHead(2, 3, 4, quantile_levels=levels)
+    point, quantiles = head(torch.randn(5, 2, 3))
+    expected = torch.tensor([NormalDist(0, 0.5).inv_cdf(level) for level in levels])
+    torch.testing.assert_close(
+        quantiles - point.unsqueeze(-1), expected.expand(5, 4, 4), atol=1e-5, rtol=0
+    )
