@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -131,7 +131,7 @@ class EncoderConfig:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+    def from_dict(cls, fields: Mapping[str, Any]) -> "EncoderConfig":
         """Build a configuration.
 
         Parameters

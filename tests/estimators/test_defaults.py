@@ -1,0 +1,25 @@
+"""A configuration and the estimator that fills it agree on their defaults."""
+
+import dataclasses
+import inspect
+
+from mlrforecast.estimators import MLRForecaster
+from mlrforecast.models import EncoderConfig
+
+# What the estimator derives from the data where it is left out.
+DERIVED = {"context_length", "patch_length", "patch_stride"}
+
+
+def test_defaults_are_those_of_the_estimator() -> None:
+    parameters = inspect.signature(MLRForecaster).parameters
+    compared = 0
+    for field in dataclasses.fields(EncoderConfig):
+        default = parameters[field.name].default
+        if field.name in DERIVED:
+            assert default is None
+        elif field.default is dataclasses.MISSING:
+            assert default is inspect.Parameter.empty
+        else:
+            assert default == field.default, field.name
+            compared += 1
+    assert compared > 10

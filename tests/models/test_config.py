@@ -1,0 +1,92 @@
+"""Configurations: checked field by field, and the same after a round trip."""
+
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mlrforecast.models import EncoderConfig
+
+
+@pytest.fixture(autouse=True)
+def unchecked(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--jaxtyping-packages", default=None):
+        pytest.skip("the shape checker refuses wrong types before the code under test does")
+
+
+def config_of(**fields: Any) -> EncoderConfig:
+    sizes = {"patch_length": 4, "patch_stride": 4, "width": 16, "num_heads": 2}
+    return EncoderConfig(**{"context_length": 24, "prediction_length": 6, **sizes, **fields})
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        config_of(),
+        config_of(attention="standard", loss="mae", dropout=0.0),
+        config_of(ranks=(4, 2, 2), block_sizes=(None, 4, 2), quantile_levels=(0.25, 0.75)),
+    ],
+)
+def test_a_configuration_survives_json(config: EncoderConfig) -> None:
+    assert EncoderConfig.from_dict(config.to_dict()) == config
+    assert EncoderConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_numbers_of_numpy_become_plain() -> None:
+    config = config_of(
+        width=np.int64(16), ranks=list(np.array([4, 4])), dropout=np.float32(0.5),
+        quantile_levels=np.array([0.1, 0.9]),
+    )  # fmt: skip
+    assert config == config_of(ranks=(4, 4), dropout=0.5, quantile_levels=(0.1, 0.9))
+    assert json.loads(json.dumps(config.to_dict()))["width"] == 16
+
+
+def test_unknown_fields_are_refused() -> None:
+    fields = {**config_of().to_dict(), "widht": 1, "depth": 2}
+    with pytest.raises(ValueError, match="Unknown configuration fields: depth, widht"):
+        EncoderConfig.from_dict(fields)
+
+
+COUNTS = [field.name for field in dataclasses.fields(EncoderConfig) if field.type in (int, "int")]
+
+
+@pytest.mark.parametrize("value", [0, -3, 2.0, True, "4", None])
+@pytest.mark.parametrize("name", COUNTS)
+def test_counts_are_checked(name: str, value: object) -> None:
+    with pytest.raises(
+        ValueError, match=f"`{name}` must be an integer of at least 1, got {value!r}"
+    ):
+        dataclasses.replace(config_of(), **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"dropout": 1.0}, r"`dropout` must be in \[0, 1\), got 1.0"),
+        ({"head_dropout": -0.1}, r"`head_dropout` must be in \[0, 1\), got -0.1"),
+        ({"dropout": float("nan")}, r"`dropout` must be in \[0, 1\), got nan"),
+        ({"dropout": "much"}, r"`dropout` must be in \[0, 1\), got 'much'"),
+        ({"frequency_weight": 1.1}, r"`frequency_weight` must be in \[0, 1\], got 1.1"),
+        ({"attention": "mrl"}, "`attention` must be one of mlr, standard, got 'mrl'"),
+        ({"loss": "huber"}, "`loss` must be one of quantile, mae, mse, got 'huber'"),
+        ({"quantile_levels": ()}, r"`quantile_levels` must increase within \(0, 1\), got \(\)"),
+        ({"quantile_levels": (0.5, 0.1)}, r"must increase .* got \(0.5, 0.1\)"),
+        ({"quantile_levels": (0.1, 0.1)}, r"must increase .* got \(0.1, 0.1\)"),
+        ({"quantile_levels": (0.0, 0.5)}, r"must increase .* got \(0.0, 0.5\)"),
+        ({"quantile_levels": (0.5, 1.0)}, r"must increase .* got \(0.5, 1.0\)"),
+        ({"quantile_levels": (float("nan"),)}, r"must increase .* got \(nan,\)"),
+        ({"ranks": (4, 0)}, "`ranks` must be an integer of at least 1, got 0"),
+        ({"block_sizes": (None, 2.5)}, "`block_sizes` must be an integer of at least 1, got 2.5"),
+        ({"patch_length": 25}, r"`patch_length` must be at most `context_length` \(24\), got 25"),
+        ({"patch_stride": 5}, r"`patch_stride` must be at most `patch_length` \(4\).* got 5"),
+    ],
+)
+def test_wrong_fields_are_refused(fields: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        config_of(**fields)
+
+
+def test_frequency_weight_may_be_one() -> None:
+    assert config_of(frequency_weight=1).frequency_weight == 1.0

@@ -1,0 +1,203 @@
+"""What must hold for the forecast of any encoder model."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from mlrforecast.data import ForecastBatch
+from mlrforecast.models import EncoderConfig, EncoderForecaster
+
+pytestmark = pytest.mark.usefixtures("seeded")
+
+CONTEXT, FUTURE = 24, 6
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"attention": "standard", "loss": "mse"},
+    {"loss": "mae", "patch_length": 1, "patch_stride": 1},
+    {"patch_length": 7, "patch_stride": 3, "quantile_levels": (0.2, 0.8)},
+]
+
+
+def config_of(**fields: Any) -> EncoderConfig:
+    sizes = {"patch_length": 4, "patch_stride": 4, "width": 16, "num_heads": 2, "hidden_width": 24}
+    return EncoderConfig(
+        context_length=CONTEXT, prediction_length=FUTURE, **{"num_layers": 2, **sizes, **fields}
+    )
+
+
+def model_of(**fields: Any) -> EncoderForecaster:
+    return EncoderForecaster(config_of(**fields)).eval()
+
+
+def both(model: EncoderForecaster, x: Tensor, observed: Tensor | None = None) -> Tensor:
+    """Point forecast and quantiles side by side, (B, F, C, 1 + Q)."""
+    with torch.no_grad():
+        point, quantiles = model(x, observed)
+    parts = [point.unsqueeze(-1), *([] if quantiles is None else [quantiles])]
+    return torch.cat(parts, dim=-1)
+
+
+def contexts(missing: bool) -> tuple[Tensor, Tensor | None]:
+    x = torch.randn(3, CONTEXT, 4)
+    if not missing:
+        return x, None
+    observed = torch.rand(3, CONTEXT, 4) > 0.3
+    return x * observed, observed
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("fields", SETTINGS)
+def test_shapes(fields: dict[str, Any], missing: bool) -> None:
+    model = model_of(**fields)
+    point, quantiles = model(*contexts(missing))
+    assert point.shape == (3, FUTURE, 4)
+    if model.config.loss != "quantile":
+        assert quantiles is None
+        return
+    assert quantiles.shape == (3, FUTURE, 4, len(model.config.quantile_levels))
+    assert (quantiles.diff(dim=-1) >= 0).all()
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(("factor", "shift"), [(3.0, 0.0), (1.0, 50.0), (0.02, -7.0), (1e6, 1e6)])
+@pytest.mark.parametrize("fields", SETTINGS)
+def test_the_forecast_follows_the_units(
+    fields: dict[str, Any], factor: float, shift: float, missing: bool
+) -> None:
+    model = model_of(**fields)
+    x, observed = contexts(missing)
+    moved = factor * x + shift
+    if observed is not None:
+        moved = moved * observed
+    expected = factor * both(model, x, observed) + shift
+    tolerance = 1e-4 * (factor + abs(shift))
+    torch.testing.assert_close(both(model, moved, observed), expected, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("fields", SETTINGS)
+def test_channels_and_series_are_forecast_on_their_own(
+    fields: dict[str, Any], missing: bool
+) -> None:
+    model = model_of(**fields)
+    x, observed = contexts(missing)
+    whole = both(model, x, observed)
+    order, batch = torch.tensor([2, 0, 3, 1]), torch.tensor([1, 2, 0])
+    shuffled = both(
+        model,
+        x[batch][:, :, order],
+        None if observed is None else observed[batch][:, :, order],
+    )
+    torch.testing.assert_close(shuffled, whole[batch][:, :, order], atol=1e-5, rtol=0)
+    for b, c in ((0, 0), (2, 3), (1, 2)):
+        one = None if observed is None else observed[b : b + 1, :, c : c + 1]
+        alone = both(model, x[b : b + 1, :, c : c + 1], one)[0, :, 0]
+        torch.testing.assert_close(alone, whole[b, :, c], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("fields", SETTINGS)
+def test_a_complete_context_is_forecast_alike_in_any_company(fields: dict[str, Any]) -> None:
+    model = model_of(**fields)
+    x, _ = contexts(False)
+    alone = both(model, x)
+    observed = torch.ones_like(x, dtype=torch.bool)
+    torch.testing.assert_close(both(model, x, observed), alone, atol=1e-5, rtol=0)
+    observed[0, : CONTEXT // 2] = False
+    mixed = both(model, x * observed, observed)
+    torch.testing.assert_close(mixed[1:], alone[1:], atol=1e-5, rtol=0)
+    assert (mixed[0] - alone[0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -1e4])
+def test_a_constant_is_forecast_as_itself(value: float) -> None:
+    x = torch.full((1, CONTEXT, 1), value)
+    assert torch.equal(both(model_of(), x), torch.full((1, FUTURE, 1, 10), value))
+
+
+def test_an_empty_context_gives_numbers() -> None:
+    empty = torch.zeros(1, CONTEXT, 1)
+    assert (both(model_of(), empty, empty.bool()) == 0).all()
+
+
+def test_attentions_differ_and_one_level_is_standard() -> None:
+    x, _ = contexts(False)
+    standard = model_of(attention="standard")
+    outputs = {}
+    for name, ranks in (("one", (8,)), ("three", None)):
+        model = model_of(attention="mlr", ranks=ranks)
+        model.load_state_dict(standard.state_dict())
+        outputs[name] = both(model, x)
+    torch.testing.assert_close(outputs["one"], both(standard, x), atol=1e-5, rtol=0)
+    assert (outputs["three"] - both(standard, x)).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("fields", SETTINGS)
+def test_gradients_reach_every_parameter(fields: dict[str, Any]) -> None:
+    model = model_of(**fields)
+    past, observed = contexts(True)
+    assert observed is not None
+    model.loss(ForecastBatch(past, torch.randn(3, FUTURE, 4), observed)).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert torch.isfinite(parameter.grad).all(), name
+        # Adding the same to all scores of a row changes no weight of standard attention.
+        if not (name.endswith("key.bias") and model.config.attention == "standard"):
+            assert parameter.grad.abs().sum() > 0, name
+
+
+@pytest.mark.parametrize("fields", SETTINGS)
+def test_the_loss_is_that_of_the_head_on_the_observed_steps(fields: dict[str, Any]) -> None:
+    model = model_of(**fields, frequency_weight=0.0)
+    past, future = torch.randn(2, CONTEXT, 3), torch.randn(2, FUTURE, 3)
+    observed = torch.rand(2, FUTURE, 3) > 0.4
+    found = model.loss(ForecastBatch(past, future, None, observed)).item()
+    point, quantiles = model(past)
+    error = (future - point)[observed]
+    expected = error.square().mean() if model.config.loss == "mse" else error.abs().mean()
+    if quantiles is not None:
+        short = (future.unsqueeze(-1) - quantiles)[observed]
+        levels = torch.tensor(model.config.quantile_levels)
+        expected = expected + torch.where(short > 0, levels * short, (levels - 1) * short).mean()
+    assert found == pytest.approx(expected.item(), rel=1e-5)
+    spoiled = future.where(observed, 1e5)
+    assert model.loss(ForecastBatch(past, spoiled, None, observed)).item() == found
+
+
+def test_a_backbone_of_ones_own() -> None:
+    class Mixer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix = nn.Linear(6, 6)
+            self.masks: list[Tensor | None] = []
+
+        def forward(self, tokens: Tensor, key_mask: Tensor | None = None) -> Tensor:
+            self.masks.append(key_mask)
+            return self.mix(tokens.transpose(1, 2)).transpose(1, 2)
+
+    mixer = Mixer()
+    # 10 is no multiple of the four heads, which only the default backbone has.
+    config = config_of(width=10, num_heads=4)
+    model = EncoderForecaster(config, mixer).eval()
+    assert model.backbone is mixer
+    for missing in (False, True):
+        assert model(*contexts(missing))[0].shape == (3, FUTURE, 4)
+    assert mixer.masks[0] is None
+    assert mixer.masks[1].shape == (12, 6)
+    with pytest.raises(ValueError, match="`num_heads` must divide the width 10, got 4"):
+        EncoderForecaster(config)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"num_heads": 3}, "`num_heads` must divide the width 16, got 3"),
+        ({"ranks": (4, 2)}, "`ranks` must sum to the head width 8"),
+        ({"attention": "standard", "ranks": (8,)}, "belong to attention='mlr'"),
+    ],
+)
+def test_levels_and_heads_are_checked_with_the_encoder(fields: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        EncoderForecaster(config_of(**fields))
