@@ -46,7 +46,8 @@ def take_context(frame: pd.DataFrame, panel: Panel, rows: int) -> Context:
     tail = Panel(panel.form, panel.names, panel.freq, series)
     if panel.form == "wide":
         return Context(tail, frame.columns)
-    return Context(tail, pd.Index(frame[panel.names[0]].unique()))
+    ids = frame[panel.names[0]]
+    return Context(tail, pd.Index(ids.unique(), dtype=ids.dtype))
 
 
 def stack_contexts(panel: Panel, context_length: int) -> np.ndarray:

@@ -101,7 +101,7 @@ def load(
         config = EncoderConfig.from_dict(document["config"])
         with isolated_seed(0):
             model = EncoderForecaster(config, deepcopy(backbone))
-        model.load_state_dict(tensors[WEIGHTS])
+        _fill(model, tensors[WEIGHTS])
         context = None
         if document["context"] is not None:
             context = _read_context(document["context"], tensors[CONTEXT], document["freq"])
@@ -112,6 +112,15 @@ def load(
             f"The forecaster in {str(folder)!r} cannot be built from its files: {e}"
         ) from e
     return forecaster
+
+
+def _fill(model: nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    """Copy weights into a model, which must have the same in name and shape."""
+    needed = {name: value.shape for name, value in model.state_dict().items()}
+    found = {name: value.shape for name, value in weights.items()}
+    if differing := sorted(dict(needed.items() ^ found.items())):
+        raise ValueError(f"the weights do not fit the configuration, e.g. {differing[0]!r}.")
+    model.load_state_dict(weights)
 
 
 def _check_target(target: Path) -> None:
@@ -214,7 +223,10 @@ def _read_context(
     if described["time_zone"] is not None:
         stamps = stamps.tz_localize("UTC").tz_convert(described["time_zone"])
     values = tensors["values"].numpy()
-    form, labels = described["form"], described["labels"]
+    form = described["form"]
+    names, labels = (
+        [_plain_label(label) for label in described[part]] for part in ("names", "labels")
+    )
     lengths = np.array(described["lengths"], dtype=int)
     ids, channels = ([None], len(labels)) if form == "wide" else (labels, 1)
     if (
@@ -223,6 +235,8 @@ def _read_context(
         or (lengths < 1).any()
         or values.shape != (lengths.sum(), channels)
         or len(stamps) != len(values)
+        or (form == "wide" and names != labels)
+        or (form == "long" and len(names) != 3)
     ):
         raise ValueError("the parts of its context do not fit together.")
     ends = np.cumsum(lengths)
@@ -230,7 +244,7 @@ def _read_context(
         Series(item_id, stamps[end - length : end], values[end - length : end])
         for item_id, length, end in zip(ids, lengths, ends, strict=True)
     )
-    return Context(Panel(form, tuple(described["names"]), freq, series), pd.Index(labels))
+    return Context(Panel(form, tuple(names), freq, series), pd.Index(labels))
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -252,6 +266,11 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if differing := KEYS ^ set(document):
         raise ModelFileError(
             f"{CONFIG} in {str(folder)!r} lacks or adds {', '.join(sorted(differing))}."
+        )
+    if not str(document["library"]).startswith(LIBRARY) or not isinstance(document["freq"], str):
+        raise ModelFileError(
+            f"{CONFIG} in {str(folder)!r} must have text under 'freq', and {LIBRARY!r} with its "
+            f"version under 'library', got {document['freq']!r} and {document['library']!r}."
         )
     files = {WEIGHTS} if document["context"] is None else {WEIGHTS, CONTEXT}
     if not isinstance(document["sha256"], dict) or set(document["sha256"]) != files:

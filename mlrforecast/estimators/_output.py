@@ -1,6 +1,7 @@
 """Forecasts written back in the form of the frame that was given."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -102,17 +103,23 @@ def _with_level(labels: pd.Index, names: list[str]) -> pd.MultiIndex:
         return pd.MultiIndex.from_tuples(
             [(*label, name) for label in labels for name in names], names=[*labels.names, None]
         )
-    return pd.MultiIndex.from_product([labels, names], names=[labels.name, None])
+    # Not from_product, which sorts the labels and so needs ones that can be compared.
+    levels: list[Any] = [labels, names]
+    codes: list[Any] = [
+        np.repeat(np.arange(len(labels)), len(names)),
+        np.tile(np.arange(len(names)), len(labels)),
+    ]
+    return pd.MultiIndex(levels, codes, names=[labels.name, None])
 
 
-def wide_history(context: Context) -> pd.DataFrame:
-    """Return the rows side by side, a column a channel or an item."""
+def wide_history(context: Context, steps: int) -> pd.DataFrame:
+    """Return the newest ``steps`` of each series side by side, a column a channel or an item."""
     panel = context.panel
     if panel.form == "wide":
         item = panel.series[0]
-        return pd.DataFrame(item.values, index=item.index, columns=context.labels)
+        return pd.DataFrame(item.values, index=item.index, columns=context.labels)[-steps:]
     columns = {
-        label: pd.Series(item.values[:, 0], index=item.index)
+        label: pd.Series(item.values[-steps:, 0], index=item.index[-steps:])
         for label, item in zip(context.labels, panel.series, strict=True)
     }
     return pd.DataFrame(columns)
@@ -128,4 +135,4 @@ def wide_forecast(forecast: pd.DataFrame, context: Context) -> pd.DataFrame:
         label: renamed[renamed[id_name] == label].set_index(time_name).drop(columns=id_name)
         for label in context.labels
     }
-    return pd.DataFrame(pd.concat(parts, axis=1))
+    return pd.DataFrame(pd.concat(parts, axis=1, sort=True))

@@ -25,6 +25,7 @@ from mlrforecast.estimators._output import (
 )
 from mlrforecast.estimators._rolling import RollingForecast, check_step, roll
 from mlrforecast.models import EncoderForecaster
+from mlrforecast.plots import plot_forecast
 from mlrforecast.training import isolated_seed, train
 
 
@@ -360,9 +361,6 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         NotFittedError, DataError, ValueError
             As in :meth:`predict`.
         """
-        # Loaded here since matplotlib takes as long to load as the rest of this module.
-        from mlrforecast.plots import plot_forecast
-
         check_is_fitted(self, "model_")
         if quantile_levels is None and self.config_.loss == "quantile":
             quantile_levels = self.config_.quantile_levels
@@ -372,7 +370,8 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         context = self._context(X)
         shown = context.draw_from(max_items)
         forecast = wide_forecast(self._predict(shown, levels), shown)
-        axes = plot_forecast(wide_history(shown), forecast, max_items=max_items)
+        history = wide_history(shown, 3 * self.config_.prediction_length)
+        axes = plot_forecast(history, forecast, history_length=len(history), max_items=max_items)
         if (hidden := len(context.labels) - len(axes)) > 0:
             axes[-1].set_xlabel(f"and {hidden} more, not drawn")
         return axes
