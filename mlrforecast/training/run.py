@@ -77,6 +77,19 @@ class _Windows:
         )
 
 
+class _Batches:
+    """The validation batches as one loader: Lightning takes a plain list for several loaders."""
+
+    def __init__(self, store: WindowStore, options: TrainingOptions) -> None:
+        self.batches = list(store.evenly_spaced(options.batch_size, 2048))
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[ForecastBatch]:
+        return iter(self.batches)
+
+
 class _BestWeights(Callback):
     """Keep the weights of the lowest validation loss in memory."""
 
@@ -171,7 +184,7 @@ def train(
             val_check_interval=max(1, options.max_steps // 20) if options.early_stopping else None,
             check_val_every_n_epoch=None if options.early_stopping else 1,
         )
-        batches = list(validation.evenly_spaced(options.batch_size, 2048)) if validation else None
+        batches = None if validation is None else _Batches(validation, options)
         with _interruptible():
             trainer.fit(module, _Windows(store, options), batches)
     if best.state is not None:

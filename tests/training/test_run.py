@@ -1,0 +1,248 @@
+"""Training runs: they learn, stop when they should, and leave nothing behind."""
+
+import logging
+import os
+import signal
+import threading
+import time
+import warnings
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from mlrforecast.data import WindowStore, read_panel
+from mlrforecast.models import EncoderConfig, EncoderForecaster
+from mlrforecast.training import ForecastModule, TrainingOptions, isolated_seed, train
+
+CONTEXT, FUTURE = 48, 12
+
+
+def store_of(rows: int = 600, noise: float = 0.1, seed: int = 0) -> WindowStore:
+    """A daily wave with noise: the noise is what no forecast can get below."""
+    hours = np.arange(rows)
+    values = np.sin(2 * np.pi * hours / 24) + noise * np.random.default_rng(seed).normal(size=rows)
+    index = pd.date_range("2024", periods=rows, freq="h")
+    panel = read_panel(pd.DataFrame({"load": values}, index=index))
+    return WindowStore(panel, context_length=CONTEXT, prediction_length=FUTURE, min_context=12)
+
+
+def model_of(seed: int = 0, **fields: Any) -> EncoderForecaster:
+    sizes = {"patch_length": 12, "patch_stride": 12, "width": 16, "num_layers": 1, "num_heads": 2}
+    with isolated_seed(seed):
+        return EncoderForecaster(
+            EncoderConfig(
+                context_length=CONTEXT,
+                prediction_length=FUTURE,
+                **{"loss": "mse", **sizes, **fields},
+            )
+        )
+
+
+def run(model: EncoderForecaster, store: WindowStore | None = None, **options: Any) -> int:
+    validation = options.pop("validation", None)
+    given = {"max_steps": 20, "batch_size": 32, "learning_rate": 1e-2, "accelerator": "cpu"}
+    with isolated_seed(0):
+        return train(
+            model,
+            store_of() if store is None else store,
+            TrainingOptions(**{**given, "progress": False, **options}),
+            validation=validation,
+        )
+
+
+def weights(model: EncoderForecaster) -> torch.Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+
+def loss_on(model: EncoderForecaster, store: WindowStore) -> float:
+    """Mean loss over the windows that validation takes, each batch weighed by its size."""
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for batch in store.evenly_spaced(32, 2048):
+            total += model.loss(batch).item() * len(batch.past_target)
+            count += len(batch.past_target)
+    return total / count
+
+
+def test_training_learns_a_wave() -> None:
+    model, test = model_of(frequency_weight=0.0), store_of(seed=1)
+    untrained = loss_on(model.eval(), test)
+    assert run(model, max_steps=150) == 150
+    batch = test.gather(torch.arange(len(test)))
+    mean = batch.past_target.mean(dim=1, keepdim=True).expand_as(batch.future_target)
+    of_mean = (mean - batch.future_target).square().mean().item()
+    trained = loss_on(model, test)
+    # The wave has the variance 0.98 of the standardised series, the noise 0.02.
+    assert of_mean > 0.9
+    assert trained < 0.1 * of_mean
+    assert trained < 0.1 * untrained
+    assert not model.training
+    assert all(parameter.device.type == "cpu" for parameter in model.parameters())
+
+
+def test_runs_of_one_seed_are_equal_to_the_bit() -> None:
+    first, again, other = model_of(), model_of(), model_of()
+    for model, seed in ((first, 1), (again, 1), (other, 2)):
+        run(model, seed=seed)
+    assert torch.equal(weights(first), weights(again))
+    assert not torch.equal(weights(first), weights(other))
+    assert not torch.equal(weights(first), weights(model_of()))
+
+
+def test_early_stopping_gives_back_the_best_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rate so high that the last weights are not the best."""
+    model, held_back = model_of(), store_of(200, seed=1)
+    seen = []
+    plain = ForecastModule.on_validation_epoch_end
+
+    def note(module: ForecastModule) -> None:
+        plain(module)
+        seen.append(loss_on(model, held_back))
+
+    monkeypatch.setattr(ForecastModule, "on_validation_epoch_end", note)
+    options = {"early_stopping": True, "patience": 3, "max_steps": 400, "learning_rate": 0.1}
+    steps = run(model, validation=held_back, **options)
+    best = int(np.argmin(seen))
+    assert loss_on(model, held_back) == pytest.approx(seen[best], rel=1e-5)
+    assert seen[best] < seen[-1]
+    # Stopped after three validations, one every twentieth of the run, without a better loss.
+    assert len(seen) == best + 4
+    assert steps == 20 * len(seen) < 400
+
+
+def test_without_early_stopping_the_last_weights_stay() -> None:
+    held_back = store_of(200, seed=1)
+    plain, validated = model_of(), model_of()
+    run(plain)
+    run(validated, validation=held_back)
+    assert torch.equal(weights(plain), weights(validated))
+
+
+def test_early_stopping_needs_validation_windows() -> None:
+    with pytest.raises(AssertionError):
+        run(model_of(), early_stopping=True)
+
+
+def test_the_time_limit_ends_training() -> None:
+    begin = time.perf_counter()
+    steps = run(model_of(), max_steps=1_000_000, max_time=timedelta(seconds=0.5))
+    assert 0 < steps < 1_000_000
+    assert time.perf_counter() - begin < 10
+
+
+@pytest.mark.parametrize(
+    ("rate", "words"), [(1e30, "the loss is nan in step"), (1e4, "the loss went from 1.* to .*e+")]
+)
+def test_a_diverged_run_says_what_to_do(rate: float, words: str) -> None:
+    words = words.replace("e+", r"e\+")
+    with pytest.raises(FloatingPointError, match=words) as caught:
+        run(model_of(), learning_rate=rate)
+    assert "Lower `learning_rate`" in str(caught.value)
+    assert f"{rate:g}" in str(caught.value)
+
+
+def test_a_weight_that_is_no_number_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of()
+
+    def spoil(module: ForecastModule) -> None:
+        with torch.no_grad():
+            model.head.point.bias[0] = torch.nan
+
+    monkeypatch.setattr(ForecastModule, "on_train_end", spoil)
+    with pytest.raises(FloatingPointError, match=r"'head.point.bias' is not finite. Lower"):
+        run(model)
+
+
+def test_missing_values_are_learned_around() -> None:
+    hours = np.arange(600)
+    values = np.sin(2 * np.pi * hours / 24)
+    values[np.random.default_rng(0).random(600) < 0.3] = np.nan
+    index = pd.date_range("2024", periods=600, freq="h")
+    panel = read_panel(pd.DataFrame({"load": values}, index=index))
+    store = WindowStore(panel, context_length=CONTEXT, prediction_length=FUTURE, min_context=12)
+    model = model_of(frequency_weight=0.0)
+    run(model, store, max_steps=150)
+    assert loss_on(model, store) < 0.2
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_nothing_is_printed_written_or_left_changed(
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    early_stopping: bool,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ("", "lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning")
+    filters = list(warnings.filters)
+    levels = [logging.getLogger(name).level for name in names]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    environment = dict(os.environ)
+    # Warnings of a user's session are shown, not raised.
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        run(model_of(), early_stopping=early_stopping, validation=store_of(200))
+    assert capfd.readouterr() == ("", "")
+    assert list(tmp_path.iterdir()) == []
+    assert warnings.filters == filters
+    assert [logging.getLogger(name).level for name in names] == levels
+    assert {number: signal.getsignal(number) for number in handlers} == handlers
+    assert dict(os.environ) == environment
+
+
+def test_levels_and_filters_come_back_after_an_error() -> None:
+    logger = logging.getLogger("lightning.pytorch")
+    level, filters = logger.level, list(warnings.filters)
+    with pytest.raises(FloatingPointError):
+        run(model_of(), learning_rate=1e30)
+    assert logger.level == level
+    assert warnings.filters == filters
+
+
+def test_the_progress_bar_is_shown_on_request(capfd: pytest.CaptureFixture[str]) -> None:
+    run(model_of(), progress=True)
+    captured = capfd.readouterr()
+    assert "20/20" in captured.out + captured.err
+    assert "train_loss" in captured.out + captured.err
+
+
+def test_ctrl_c_reaches_the_caller_and_works_again() -> None:
+    """Lightning alone would end the interpreter, with SystemExit, and then ignore the signal."""
+    handler = signal.getsignal(signal.SIGINT)
+
+    def interrupt(module: ForecastModule, *_: Any) -> None:
+        if module.global_step == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.2)
+
+    model = model_of()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ForecastModule, "on_train_batch_end", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(model, max_steps=10_000)
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert run(model) == 20
+
+
+def test_an_exit_that_is_none_of_lightning_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def leave(*_: Any, **__: Any) -> None:
+        raise SystemExit(3)
+
+    monkeypatch.setattr(pl.Trainer, "fit", leave)
+    with pytest.raises(SystemExit, match="3"):
+        run(model_of())
+
+
+def test_training_works_in_a_thread() -> None:
+    """Signals can only be set in the main thread."""
+    steps: list[int] = []
+    thread = threading.Thread(target=lambda: steps.append(run(model_of())))
+    thread.start()
+    thread.join()
+    assert steps == [20]
