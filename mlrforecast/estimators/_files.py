@@ -4,7 +4,6 @@ import hashlib
 import json
 import secrets
 import shutil
-from copy import deepcopy
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -22,7 +21,8 @@ from mlrforecast._version import __version__
 from mlrforecast.data import Panel, Series
 from mlrforecast.estimators._context import Context
 from mlrforecast.estimators._parameters import plain_parameters
-from mlrforecast.models import EncoderConfig, EncoderForecaster
+from mlrforecast.estimators._rules import build_model
+from mlrforecast.models import EncoderConfig
 from mlrforecast.training import isolated_seed
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def load(
         forecaster._validate_params()
         config = EncoderConfig.from_dict(document["config"])
         with isolated_seed(0):
-            model = EncoderForecaster(config, deepcopy(backbone))
+            model = build_model(config, backbone)
         _fill(model, tensors[WEIGHTS])
         context = None
         if document["context"] is not None:

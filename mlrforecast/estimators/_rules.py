@@ -1,12 +1,16 @@
 """The written rules by which a forecaster derives what was left open."""
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from numbers import Real
 from typing import Any
 
+import torch
+from torch import nn
+
 from mlrforecast._core.errors import DataError
 from mlrforecast.data import Panel, Series, WindowStore
-from mlrforecast.models import EncoderConfig
+from mlrforecast.models import EncoderConfig, EncoderForecaster
 
 MAX_CONTEXT = 336
 NUM_TOKENS = 20
@@ -66,6 +70,29 @@ def check_quantile_levels(levels: Sequence[float]) -> tuple[float, ...]:
             f"`quantile_levels` must increase within (0, 1), to 6 decimals, got {tuple(levels)}."
         )
     return given
+
+
+def build_model(config: EncoderConfig, backbone: nn.Module | None) -> EncoderForecaster:
+    """Return a model with a copy of the backbone, after one call of it; weights are random."""
+    model = EncoderForecaster(config, deepcopy(backbone))
+    if backbone is None:
+        return model
+    tokens = torch.zeros(2, model.embedding.num_tokens, config.width)
+    shape = tuple(tokens.shape)
+    try:
+        with torch.no_grad():
+            encoded = deepcopy(model.backbone).eval()(tokens, torch.ones(shape[:2]).bool())
+    except Exception as error:
+        raise ValueError(
+            f"`backbone` must accept backbone(tokens, key_mask) with tokens of shape {shape}; it "
+            f"raised {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(encoded, torch.Tensor) or encoded.shape != shape:
+        found = tuple(encoded.shape) if isinstance(encoded, torch.Tensor) else type(encoded)
+        raise ValueError(
+            f"`backbone` must return tokens of the shape that it is given, {shape}, got {found}."
+        )
+    return model
 
 
 def owner(item: Series) -> str:

@@ -1,7 +1,6 @@
 """The estimator: frames in, forecasts out, on the scikit-learn contract."""
 
 from collections.abc import Sequence
-from copy import deepcopy
 from datetime import timedelta
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -220,7 +219,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         training, validation = _rules.split_validation(panel, config, hold_back=self.early_stopping)
         store = _rules.window_store(training, config)
         with isolated_seed(parameters["seed"]):
-            model = EncoderForecaster(config, deepcopy(self.backbone))
+            model = _rules.build_model(config, self.backbone)
             self.num_steps_ = train(
                 model,
                 store,

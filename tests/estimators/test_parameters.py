@@ -1,0 +1,260 @@
+"""Parameters: their ranges, the types they may come in, and what they do."""
+
+import time
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from mlrforecast import MLRForecaster
+from mlrforecast._core.errors import DataError
+from mlrforecast.estimators import forecaster as module
+from tests.estimators.frames import CONTEXT, PREDICTION, TINY, long, wide
+
+WRONG = [
+    ("prediction_length", 0, r"int in the range \[1, inf\). Got 0"),
+    ("prediction_length", 2.0, r"int in the range.* Got 2.0"),
+    ("prediction_length", "6", r"int in the range.* Got '6'"),
+    ("prediction_length", True, r"must be a number, got True"),
+    ("context_length", 0, r"None or an int in the range \[1, inf\). Got 0"),
+    ("context_length", 12.0, "Got 12.0"),
+    ("attention", "flash", r"a str among .*'mlr'.* Got 'flash'"),
+    ("ranks", 4, "Got 4"),
+    ("ranks", (1, 1), r"must sum to the head width 4, got \(1, 1\) \(sum 2\)"),
+    ("ranks", ("a", 4), "got 'a'"),
+    ("ranks", (2.5, 1.5), r"got 2.5"),
+    ("block_sizes", (4, 2), r"one entry for each of the 3 ranks, got 2"),
+    ("block_sizes", (None, 0.5, 1), "got 0.5"),
+    ("patch_length", 0, "Got 0"),
+    ("patch_length", 25, r"must be at most the context length 24, got 25"),
+    ("patch_stride", 0, "Got 0"),
+    ("patch_stride", 2, r"must be at most `patch_length` \(1\).* got 2"),
+    ("width", 0, "Got 0"),
+    ("width", True, "got True"),
+    ("num_heads", 0, "Got 0"),
+    ("num_heads", 3, "must divide the width 8, got 3"),
+    ("num_layers", 0, "Got 0"),
+    ("hidden_width", -1, "Got -1"),
+    ("dropout", 1.0, r"a float in the range \[0.0, 1.0\). Got 1.0"),
+    ("head_dropout", -0.1, "Got -0.1"),
+    ("loss", "huber", r"a str among .*'quantile'.* Got 'huber'"),
+    ("quantile_levels", (), r"must increase within \(0, 1\).* got \(\)"),
+    ("quantile_levels", (0.5, 0.1), r"must increase within \(0, 1\).* got \(0.5, 0.1\)"),
+    ("quantile_levels", (0.1, 0.1), "must increase"),
+    ("quantile_levels", (0.0, 0.5), "must increase"),
+    ("quantile_levels", (0.5, 1.0), "must increase"),
+    ("quantile_levels", (0.1, float("nan")), "must increase"),
+    ("quantile_levels", ("low", "high"), "must be numbers, got 'low'"),
+    ("quantile_levels", 0.5, "Got 0.5"),
+    ("quantile_levels", "0.5", "Got '0.5'"),
+    ("frequency_weight", 1.1, r"range \[0.0, 1.0\]. Got 1.1"),
+    ("backbone", "encoder", r"Module'. Got 'encoder'"),
+    ("max_steps", 0, "Got 0"),
+    ("batch_size", 0, "Got 0"),
+    ("learning_rate", 0.0, r"range \(0.0, inf\). Got 0.0"),
+    ("learning_rate", float("inf"), "Got inf"),
+    ("weight_decay", -1.0, "Got -1.0"),
+    ("weight_decay", float("nan"), "Got nan"),
+    ("early_stopping", "yes", "Got 'yes'"),
+    ("patience", 0, "Got 0"),
+    ("max_time", 0, "Got 0"),
+    ("max_time", float("inf"), "Got inf"),
+    ("max_time", 1e300, r"Got 1e\+300"),
+    ("max_time", timedelta(0), r"must be positive, got datetime.timedelta\(0\)"),
+    ("seed", -1, "Got -1"),
+    ("seed", 2**32, "Got 4294967296"),
+    ("accelerator", "tpu", "Got 'tpu'"),
+    ("progress", 1, "Got 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "rest"), WRONG, ids=lambda part: repr(part)[:30])
+def test_wrong_parameters_are_named_before_training(
+    no_training: None, name: str, value: Any, rest: str
+) -> None:
+    with pytest.raises((ValueError, TypeError), match=rest) as caught:
+        MLRForecaster(**TINY | {name: value}).fit(wide())
+    assert f"`{name}`" in str(caught.value) or f"'{name}'" in str(caught.value)
+
+
+def test_levels_of_mlr_are_refused_with_another_attention(no_training: None) -> None:
+    with pytest.raises(ValueError, match="belong to attention='mlr'"):
+        MLRForecaster(**TINY, attention="standard", ranks=(2, 2)).fit(wide())
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_an_accelerator_that_is_not_there(no_training: None) -> None:
+    with pytest.raises(ValueError, match=r"`accelerator` is 'gpu', but .* 'auto' or 'cpu'"):
+        MLRForecaster(**TINY | {"accelerator": "gpu"}).fit(wide())
+
+
+def test_numbers_of_numpy_do_what_those_of_python_do(tmp_path: Any) -> None:
+    plain = {
+        "width": 8,
+        "seed": 3,
+        "max_steps": 2,
+        "dropout": 0.5,
+        "quantile_levels": (0.1, 0.5, 0.9),
+        "ranks": (2, 2),
+        "block_sizes": (None, 6),
+        "early_stopping": False,
+        "max_time": 60,
+    }
+    numpy = {
+        "width": np.int64(8),
+        "seed": np.uint32(3),
+        "max_steps": np.int32(2),
+        "dropout": np.float32(0.5),
+        "quantile_levels": np.array([0.1, 0.5, 0.9], dtype=np.float32),
+        "ranks": [np.int64(2), np.int16(2)],
+        "block_sizes": [None, np.int64(6)],
+        "early_stopping": np.bool_(False),
+        "max_time": np.float32(60),
+    }
+    expected = MLRForecaster(**TINY | plain).fit(wide())
+    built = MLRForecaster(**TINY | numpy).fit(wide())
+    assert built.config_ == expected.config_
+    assert built.config_.quantile_levels == (0.1, 0.5, 0.9)
+    assert built.predict().equals(expected.predict())
+    assert clone(built).get_params()["width"] == 8
+    built.save(tmp_path / "model")
+    assert MLRForecaster.load(tmp_path / "model").predict(wide()).equals(expected.predict())
+
+
+@pytest.mark.parametrize(
+    ("rows", "prediction", "context", "patch"),
+    [(120, 6, 28, 1), (1000, 24, 240, 12), (5000, 96, 336, 16), (8, 6, 1, 1), (100, 40, 15, 1)],
+)
+def test_lengths_left_open_follow_the_written_rule(
+    rows: int, prediction: int, context: int, patch: int
+) -> None:
+    open_ends = {"context_length": None, "prediction_length": prediction, "max_steps": 1}
+    fitted = MLRForecaster(**TINY | open_ends).fit(wide(rows))
+    assert fitted.context_length_ == fitted.config_.context_length == context
+    assert fitted.config_.patch_length == fitted.config_.patch_stride == patch
+
+
+def test_steps_left_open_grow_with_the_root_of_the_windows() -> None:
+    assert MLRForecaster(**TINY | {"max_steps": None}).fit(wide()).num_steps_ == 100
+    columns = [f"c{number}" for number in range(30)]
+    fitted = MLRForecaster(**TINY | {"max_steps": None, "batch_size": 2}).fit(wide(120, columns))
+    assert fitted.num_steps_ == round(2.5 * (30 * (120 - CONTEXT - PREDICTION + 1)) ** 0.5)
+
+
+def test_what_was_learned_counts_what_was_trained(on_wide: MLRForecaster) -> None:
+    assert on_wide.num_steps_ == 3
+    assert on_wide.freq_ == "h"
+    assert on_wide.season_length_ == 24
+    assert on_wide.num_parameters_ == sum(p.numel() for p in on_wide.model_.parameters())
+    assert not on_wide.model_.training
+
+
+class TestEarlyStopping:
+    def test_stops_and_keeps_the_best_weights(self) -> None:
+        # So high a rate that no later step is better than an early one.
+        options = {"early_stopping": True, "patience": 1, "max_steps": 200, "learning_rate": 0.3}
+        fitted = MLRForecaster(**TINY | options).fit(wide(200))
+        assert fitted.num_steps_ < 200
+        last = MLRForecaster(**TINY | {"max_steps": 200, "learning_rate": 0.3}).fit(wide(200))
+        assert fitted.score(wide(200)) != last.score(wide(200))
+
+    def test_held_back_rows_are_never_trained_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stores = []
+
+        def record(model: Any, store: Any, options: Any, *, validation: Any) -> int:
+            stores.append((store, validation))
+            return 1
+
+        monkeypatch.setattr(module, "train", record)
+        frame = wide(200)
+        for tail in (frame.iloc[-20:], wide(20, seed=9)):
+            changed = frame.copy()
+            changed.iloc[-20:] = tail.to_numpy()
+            MLRForecaster(**TINY, early_stopping=True).fit(changed)
+        (training, validation), (other_training, other_validation) = stores
+        assert torch.equal(training.buffer, other_training.buffer)
+        assert not torch.equal(validation.buffer, other_validation.buffer)
+        assert len(training) == 2 * (180 - CONTEXT - PREDICTION + 1)
+        # Every forecast inside the newest tenth, and none that begins before it.
+        assert len(validation) == 2 * (20 - PREDICTION + 1)
+
+    def test_too_few_rows_are_refused(self, no_training: None) -> None:
+        forecaster = MLRForecaster(**TINY, early_stopping=True)
+        with pytest.raises(DataError, match=r"needs 13 rows .*, but the frame has 12"):
+            forecaster.fit(wide(12))
+        with pytest.raises(DataError, match=r"needs 13 rows .*, but series 'b' has 12"):
+            forecaster.fit(long(rows=(80, 12, 70)))
+
+
+def _equal(one: nn.Module, other: nn.Module) -> bool:
+    states = one.state_dict(), other.state_dict()
+    return all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
+@pytest.mark.parametrize("limit", [0.3, 1, timedelta(seconds=0.3)])
+def test_max_time_ends_training(limit: Any) -> None:
+    started = time.perf_counter()
+    options = {"max_time": limit, "max_steps": 10**6}
+    fitted = MLRForecaster(**TINY | options).fit(wide())
+    assert 0 < fitted.num_steps_ < 10**6
+    assert time.perf_counter() - started < 10
+    assert np.isfinite(fitted.predict().to_numpy()).all()
+
+
+class Scale(nn.Module):
+    """A backbone of the documented signature."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(width))
+
+    def forward(self, tokens: torch.Tensor, key_mask: torch.Tensor | None) -> torch.Tensor:
+        return tokens * self.scale
+
+
+def test_a_backbone_of_ones_own_is_copied_and_trained() -> None:
+    backbone = Scale()
+    fitted = MLRForecaster(**TINY, backbone=backbone).fit(wide())
+    assert isinstance(fitted.model_.backbone, Scale)
+    assert fitted.model_.backbone is not backbone
+    assert torch.equal(backbone.scale, torch.ones(8))
+    assert not torch.equal(fitted.model_.backbone.scale, torch.ones(8))
+    assert _equal(fitted.model_, clone(fitted).fit(wide()).model_)
+
+
+class Wrong(nn.Module):
+    def __init__(self, change: Any) -> None:
+        super().__init__()
+        self.change = change
+
+    def forward(self, tokens: torch.Tensor, key_mask: torch.Tensor | None) -> Any:
+        return self.change(tokens)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "message"),
+    [
+        (Wrong(lambda tokens: (tokens,)), r"must return .* \(2, 24, 8\), got <class 'tuple'>"),
+        (Wrong(lambda tokens: tokens[..., :4]), r"must return .*, got \(2, 24, 4\)"),
+        (Wrong(lambda tokens: tokens.mean(dim=1)), r"must return .*, got \(2, 8\)"),
+        (Scale(5), r"must accept .* shape \(2, 24, 8\); it raised RuntimeError"),
+        (nn.Identity(8), r"must accept backbone\(tokens, key_mask\) .* it raised TypeError"),
+    ],
+    ids=["tuple", "narrow", "pooled", "width", "arguments"],
+)
+def test_backbones_of_another_signature(
+    no_training: None, backbone: nn.Module, message: str
+) -> None:
+    with pytest.raises(ValueError, match=f"`backbone` {message}"):
+        MLRForecaster(**TINY, backbone=backbone).fit(wide())
+
+
+def test_a_failed_fit_leaves_the_earlier_one(on_wide: MLRForecaster) -> None:
+    fitted = clone(on_wide).fit(wide())
+    with pytest.raises(DataError):
+        fitted.fit(wide().iloc[:5])
+    assert fitted.predict().equals(on_wide.predict())

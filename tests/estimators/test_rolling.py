@@ -1,0 +1,149 @@
+"""Rolling forecasts and the score made of them, against loops written out here."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mlrforecast import MLRForecaster
+from mlrforecast._core.errors import DataError
+from tests.estimators.frames import CONTEXT, PREDICTION, TINY, long, wide
+
+SIZE = CONTEXT + PREDICTION
+
+
+@pytest.mark.parametrize("step", [1, 7, np.int64(60), 1000])
+def test_windows_are_counted_back_from_the_newest_row(on_wide: MLRForecaster, step: int) -> None:
+    frame = wide(90)
+    rolled = on_wide.rolling_forecast(frame, step=step, quantile_levels=(0.3, 0.75))
+    cutoffs = [frame.index[n - 1] for n in range(CONTEXT, 90 - PREDICTION + 1)][::-step][::-1]
+    assert list(rolled.cutoffs) == cutoffs
+    assert rolled.forecast.shape == rolled.actual.shape == (len(cutoffs), PREDICTION, 2)
+    assert rolled.quantiles.shape == (len(cutoffs), PREDICTION, 2, 2)
+    assert list(rolled.item_ids) == [None] * len(cutoffs)
+    for number, cutoff in enumerate(cutoffs):
+        one = on_wide.predict(frame[:cutoff], quantile_levels=(0.3, 0.75))
+        for channel, name in enumerate("ab"):
+            expected = one[name].to_numpy()
+            np.testing.assert_allclose(
+                rolled.forecast[number, :, channel], expected[:, 0], rtol=1e-5, atol=1e-5
+            )
+            np.testing.assert_allclose(
+                rolled.quantiles[number, :, channel], expected[:, 1:], rtol=1e-5, atol=1e-5
+            )
+
+
+def test_series_of_a_long_frame_follow_each_other(on_long: MLRForecaster) -> None:
+    frame = long()
+    rolled = on_long.rolling_forecast(frame, step=5)
+    number = 0
+    for item in ("z", "b", "m"):
+        rows = frame[frame["item_id"] == item].reset_index(drop=True)
+        for end in range(CONTEXT + (len(rows) - SIZE) % 5, len(rows) - PREDICTION + 1, 5):
+            expected = on_long.predict(rows[:end])["target"]
+            assert rolled.item_ids[number] == item
+            assert rolled.cutoffs[number] == rows["timestamp"][end - 1]
+            np.testing.assert_allclose(
+                rolled.forecast[number, :, 0], expected, rtol=1e-5, atol=1e-5
+            )
+            actual = rows["target"][end : end + PREDICTION]
+            np.testing.assert_array_equal(rolled.actual[number, :, 0], actual)
+            number += 1
+    assert number == len(rolled.forecast) == len(rolled.cutoffs)
+    assert rolled.quantiles is None
+
+
+def test_windows_without_any_context_are_missing(on_wide: MLRForecaster) -> None:
+    frame = wide(80)
+    frame.iloc[10:50, 0] = np.nan
+    rolled = on_wide.rolling_forecast(frame, quantile_levels=[0.5])
+    contexts = np.lib.stride_tricks.sliding_window_view(frame["a"], CONTEXT)[:-PREDICTION]
+    empty = np.isnan(contexts).all(axis=1)
+    assert empty.any()
+    np.testing.assert_array_equal(np.isnan(rolled.forecast[:, :, 0]).all(axis=1), empty)
+    np.testing.assert_array_equal(np.isnan(rolled.quantiles[:, :, 0]).any(axis=(1, 2)), empty)
+    assert np.isfinite(rolled.forecast[:, :, 1]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"step": 0}, ValueError, "`step` must be at least 1, got 0"),
+        ({"step": 1.5}, TypeError, "`step` must be an integer, got 1.5"),
+        ({"step": True}, TypeError, "`step` must be an integer, got True"),
+    ],
+)
+def test_wrong_steps(
+    on_wide: MLRForecaster, options: dict[str, Any], error: type, message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        on_wide.rolling_forecast(wide(), **options)
+
+
+@pytest.mark.parametrize("call", ["rolling_forecast", "score"])
+def test_series_shorter_than_a_window_are_named(on_wide: MLRForecaster, call: str) -> None:
+    with pytest.raises(DataError, match=rf"needs {SIZE} rows .*, but the frame has {SIZE - 1}"):
+        getattr(on_wide, call)(wide(SIZE - 1))
+    with pytest.raises(DataError, match="but series 'b' has 29"):
+        getattr(on_wide, call)(long(rows=(80, SIZE - 1, 70)))
+    assert len(on_wide.rolling_forecast(wide(SIZE)).forecast) == 1
+
+
+def loop_mase(fitted: MLRForecaster, values: pd.Series, season: int) -> list[float]:
+    """Scaled errors of the windows of one series, newest first."""
+    ratios = []
+    end = len(values)
+    while end >= SIZE:
+        past = values[end - SIZE : end - PREDICTION]
+        actual = values[end - PREDICTION : end].to_numpy()
+        forecast = fitted.predict(past.to_frame("y"))["y"].to_numpy()
+        steps = [abs(past.iloc[n] - past.iloc[n - season]) for n in range(season, CONTEXT)]
+        scale = np.nanmean(steps)
+        if scale > 0 and not np.isnan(actual).all():
+            ratios.append(np.nanmean(abs(forecast - actual)) / scale)
+        end -= PREDICTION
+    return ratios
+
+
+def test_score_is_minus_the_scaled_error(on_wide: MLRForecaster) -> None:
+    # The season of 24 hours is as long as the context, so the scale is that of the last value.
+    frame = wide(100)
+    frame.iloc[40:43, 1] = np.nan
+    ratios = [ratio for name in "ab" for ratio in loop_mase(on_wide, frame[name], 1)]
+    assert on_wide.score(frame) == pytest.approx(-np.mean(ratios), rel=1e-5)
+
+
+def test_score_uses_the_season_that_the_context_holds() -> None:
+    fitted = MLRForecaster(**TINY).fit(wide(100, freq="MS"))
+    assert fitted.season_length_ == 12
+    ratios = [ratio for name in "ab" for ratio in loop_mase(fitted, wide(100, freq="MS")[name], 12)]
+    assert fitted.score(wide(100, freq="MS")) == pytest.approx(-np.mean(ratios), rel=1e-5)
+    # Parameters set after fit are for the next fit.
+    fitted.set_params(prediction_length=2)
+    assert fitted.score(wide(100, freq="MS")) == pytest.approx(-np.mean(ratios), rel=1e-5)
+
+
+def test_score_of_a_long_frame_weighs_windows_alike(on_long: MLRForecaster) -> None:
+    frame = long()
+    ratios = []
+    for item in ("z", "b", "m"):
+        rows = frame[frame["item_id"] == item].set_index("timestamp")["target"]
+        ratios += loop_mase(on_long, rows, 1)
+    assert on_long.score(frame) == pytest.approx(-np.mean(ratios), rel=1e-5)
+
+
+def test_score_warns_of_constant_windows_and_refuses_if_there_are_no_others(
+    on_wide: MLRForecaster,
+) -> None:
+    with pytest.warns(UserWarning, match="left out of MASE"):
+        on_wide.score(wide().assign(a=1.0))
+    with pytest.raises(ValueError, match="constant or missing"):
+        on_wide.score(wide().assign(a=1.0, b=2.0))
+
+
+def test_a_rolling_forecast_shows_its_shapes(on_wide: MLRForecaster) -> None:
+    assert repr(on_wide.rolling_forecast(wide(40))) == (
+        "RollingForecast(forecast: (11, 6, 2), actual: (11, 6, 2), quantiles: None, "
+        "cutoffs: (11,), item_ids: (11,))"
+    )
