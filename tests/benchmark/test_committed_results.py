@@ -11,7 +11,7 @@ from mlrforecast.benchmark import _results
 from tests.benchmark.test_floors import HORIZONS, KNOWN
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "results" / "ett"
-FILES = sorted(FOLDER.glob("*.csv"))
+FILES = sorted(FOLDER.rglob("*.csv"))
 
 
 def read(path):
@@ -53,6 +53,6 @@ def test_final_files_hold_the_known_floors_and_are_logged(path):
             pair = known.split()[HORIZONS.index(int(row["horizon"]))]
             found = tuple(round(float(row[name]), 4) for name in ("mse", "mae"))
             assert found == tuple(map(float, pair.split("/")))
-    log = (FOLDER / _results.LOG_NAME).read_text(encoding="utf-8").splitlines()
+    log = (path.parent / _results.LOG_NAME).read_text(encoding="utf-8").splitlines()
     logged = {json.loads(line)["config_hash"] for line in log}
     assert {row["config_hash"] for row in rows if row["model"] == "MLRForecaster"} <= logged
