@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,23 @@ from mlrforecast.models import EncoderConfig, EncoderForecaster
 from mlrforecast.training import ForecastModule, TrainingOptions, isolated_seed, train
 
 CONTEXT, FUTURE = 48, 12
+LOGGERS = ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning")
+
+
+@pytest.fixture
+def odd_levels() -> Iterator[dict[str, int]]:
+    """Levels of Lightning's loggers that nothing else would set."""
+    before = {name: logging.getLogger(name).level for name in LOGGERS}
+    odd = {name: 11 + number for number, name in enumerate(LOGGERS)}
+    for name, level in odd.items():
+        logging.getLogger(name).setLevel(level)
+    yield odd
+    for name, level in before.items():
+        logging.getLogger(name).setLevel(level)
+
+
+def levels_now() -> dict[str, int]:
+    return {name: logging.getLogger(name).level for name in LOGGERS}
 
 
 def store_of(rows: int = 600, noise: float = 0.1, seed: int = 0) -> WindowStore:
@@ -176,12 +194,11 @@ def test_nothing_is_printed_written_or_left_changed(
     capfd: pytest.CaptureFixture[str],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    odd_levels: dict[str, int],
     early_stopping: bool,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = ("", "lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning")
     filters = list(warnings.filters)
-    levels = [logging.getLogger(name).level for name in names]
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     environment = dict(os.environ)
     # Warnings of a user's session are shown, not raised.
@@ -191,17 +208,16 @@ def test_nothing_is_printed_written_or_left_changed(
     assert capfd.readouterr() == ("", "")
     assert list(tmp_path.iterdir()) == []
     assert warnings.filters == filters
-    assert [logging.getLogger(name).level for name in names] == levels
+    assert levels_now() == odd_levels
     assert {number: signal.getsignal(number) for number in handlers} == handlers
     assert dict(os.environ) == environment
 
 
-def test_levels_and_filters_come_back_after_an_error() -> None:
-    logger = logging.getLogger("lightning.pytorch")
-    level, filters = logger.level, list(warnings.filters)
+def test_levels_and_filters_come_back_after_an_error(odd_levels: dict[str, int]) -> None:
+    filters = list(warnings.filters)
     with pytest.raises(FloatingPointError):
         run(model_of(), learning_rate=1e30)
-    assert logger.level == level
+    assert levels_now() == odd_levels
     assert warnings.filters == filters
 
 
@@ -228,6 +244,20 @@ def test_ctrl_c_reaches_the_caller_and_works_again() -> None:
             run(model, max_steps=10_000)
     assert signal.getsignal(signal.SIGINT) is handler
     assert run(model) == 20
+
+
+def test_ctrl_c_works_again_even_if_it_came_before_the_first_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+
+    def interrupt(module: ForecastModule) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ForecastModule, "configure_callbacks", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(model_of())
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_an_exit_that_is_none_of_lightning_passes(monkeypatch: pytest.MonkeyPatch) -> None:
