@@ -38,11 +38,14 @@ def make_table(results: pd.DataFrame) -> str:
         str(results[results["horizon"] == horizon]["windows"].iloc[0]) for horizon in horizons
     )
     hardware = ", ".join(sorted(fits["hardware"].unique()))
+    jobs = fits["command"].str.extract(r"--jobs (\d+)")[0].fillna("1").astype(int).max()
+    shared = f", shared by {jobs} fits" if jobs > 1 else ""
     lines += [
         "",
         f"Full test windows ({windows}), values standardised by the train rows; mean ± standard "
         f"deviation over {fits['seed'].nunique()} seeds. Short training: "
-        f"{fits['train_seconds'].median():.0f} s a fit (median), {hardware}.",
+        f"{fits['train_seconds'].median():.0f} s a fit (median) on one {hardware}"
+        f"{shared}.",
     ]
     return "\n".join(lines)
 

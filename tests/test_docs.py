@@ -122,6 +122,8 @@ def page_name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+# A reader's own modules draw their weights from the global generator.
+@pytest.mark.usefixtures("seeded")
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_the_python_of_each_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
