@@ -3,16 +3,18 @@
 import logging
 import math
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
 
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping, TQDMProgressBar
+from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 from torch import Tensor
 
 from mlrforecast.data import ForecastBatch, WindowStore
@@ -90,6 +92,18 @@ class _Batches:
         return iter(self.batches)
 
 
+class _Bar(TQDMProgressBar):
+    """Lightning's bar, on the error stream, where it does not mix with a program's output."""
+
+    def init_train_tqdm(self) -> Tqdm:
+        with redirect_stdout(sys.stderr):
+            return super().init_train_tqdm()
+
+    def init_validation_tqdm(self) -> Tqdm:
+        with redirect_stdout(sys.stderr):
+            return super().init_validation_tqdm()
+
+
 class _BestWeights(Callback):
     """Keep the weights of the lowest validation loss in memory."""
 
@@ -162,7 +176,7 @@ def train(
         max_steps=options.max_steps,
     )
     best = _BestWeights()
-    callbacks: list[Callback] = [TQDMProgressBar(refresh_rate=10)] if options.progress else []
+    callbacks: list[Callback] = [_Bar(refresh_rate=10)] if options.progress else []
     if options.early_stopping:
         callbacks += [
             best,

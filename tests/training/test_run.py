@@ -221,11 +221,17 @@ def test_levels_and_filters_come_back_after_an_error(odd_levels: dict[str, int])
     assert warnings.filters == filters
 
 
-def test_the_progress_bar_is_shown_on_request(capfd: pytest.CaptureFixture[str]) -> None:
-    run(model_of(), progress=True)
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_the_progress_bar_is_shown_on_request(
+    capfd: pytest.CaptureFixture[str], early_stopping: bool
+) -> None:
+    held_back = store_of(200) if early_stopping else None
+    run(model_of(), progress=True, early_stopping=early_stopping, validation=held_back)
     captured = capfd.readouterr()
-    assert "20/20" in captured.out + captured.err
-    assert "train_loss" in captured.out + captured.err
+    assert captured.out == ""
+    assert "20/20" in captured.err
+    assert "train_loss" in captured.err
+    assert ("validation_loss" in captured.err) == early_stopping
 
 
 def test_ctrl_c_reaches_the_caller_and_works_again() -> None:
