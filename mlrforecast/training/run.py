@@ -176,28 +176,8 @@ def train(
         max_steps=options.max_steps,
     )
     best = _BestWeights()
-    callbacks: list[Callback] = [_Bar(refresh_rate=10)] if options.progress else []
-    if options.early_stopping:
-        callbacks += [
-            best,
-            EarlyStopping("validation_loss", patience=options.patience, check_finite=False),
-        ]
     with _quiet():
-        trainer = pl.Trainer(
-            accelerator=options.accelerator,
-            devices=1,
-            max_steps=options.max_steps,
-            max_time=options.max_time,
-            gradient_clip_val=options.gradient_clip,
-            callbacks=callbacks,
-            enable_progress_bar=options.progress,
-            enable_model_summary=False,
-            enable_checkpointing=False,
-            logger=False,
-            num_sanity_val_steps=0,
-            val_check_interval=max(1, options.max_steps // 20) if options.early_stopping else None,
-            check_val_every_n_epoch=None if options.early_stopping else 1,
-        )
+        trainer = _trainer(options, best)
         batches = None if validation is None else _Batches(validation, options)
         with _interruptible():
             trainer.fit(module, _Windows(store, options), batches)
@@ -208,6 +188,30 @@ def train(
     model.cpu().eval()
     _check_finite(model)
     return int(trainer.global_step)
+
+
+def _trainer(options: TrainingOptions, best: _BestWeights) -> pl.Trainer:
+    """Return a trainer that writes nothing, and validates only where that decides something."""
+    stops = options.early_stopping
+    callbacks: list[Callback] = [_Bar(refresh_rate=10)] if options.progress else []
+    if stops:
+        patience = options.patience
+        callbacks += [best, EarlyStopping("validation_loss", patience=patience, check_finite=False)]
+    return pl.Trainer(
+        accelerator=options.accelerator,
+        devices=1,
+        max_steps=options.max_steps,
+        max_time=options.max_time,
+        gradient_clip_val=options.gradient_clip,
+        callbacks=callbacks,
+        enable_progress_bar=options.progress,
+        enable_model_summary=False,
+        enable_checkpointing=False,
+        logger=False,
+        num_sanity_val_steps=0,
+        val_check_interval=max(1, options.max_steps // 20) if stops else None,
+        check_val_every_n_epoch=None if stops else 1,
+    )
 
 
 def _check_finite(model: EncoderForecaster) -> None:
