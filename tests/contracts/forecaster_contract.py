@@ -38,8 +38,9 @@ class ForecasterContract:
         """Fitted on the wide frame."""
         return self.build().fit(wide())
 
-    def test_parameters_are_stored_as_they_are(self) -> None:
-        given = {name: object() for name in inspect.signature(type(self.build())).parameters}
+    @pytest.mark.parametrize("make", [object, list, lambda: [0.5], lambda: np.int64(0)])
+    def test_parameters_are_stored_as_they_are(self, make: Any) -> None:
+        given = {name: make() for name in inspect.signature(type(self.build())).parameters}
         built = type(self.build())(**given)
         assert vars(built) == given
         assert all(vars(built)[name] is value for name, value in given.items())

@@ -145,6 +145,16 @@ def test_steps_left_open_grow_with_the_root_of_the_windows() -> None:
     assert fitted.num_steps_ == round(2.5 * (30 * (120 - CONTEXT - PREDICTION + 1)) ** 0.5)
 
 
+def test_first_weights_depend_on_the_seed() -> None:
+    still = {"learning_rate": 1e-30, "max_steps": 1}
+    first, again, other = (
+        MLRForecaster(**TINY | still | {"seed": seed}).fit(wide()).model_.embedding.positions
+        for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.allclose(first, other)
+
+
 def test_what_was_learned_counts_what_was_trained(on_wide: MLRForecaster) -> None:
     assert on_wide.num_steps_ == 3
     assert on_wide.freq_ == "h"

@@ -8,6 +8,8 @@ import pytest
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.errors import DataError
+from mlrforecast.data import context_batch
+from mlrforecast.estimators import _inference
 from tests.estimators.frames import CONTEXT, PREDICTION, TINY, long, wide
 
 SIZE = CONTEXT + PREDICTION
@@ -52,6 +54,23 @@ def test_series_of_a_long_frame_follow_each_other(on_long: MLRForecaster) -> Non
             number += 1
     assert number == len(rolled.forecast) == len(rolled.cutoffs)
     assert rolled.quantiles is None
+
+
+def test_series_share_forward_passes_of_a_bounded_size(
+    on_long: MLRForecaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+
+    def record(values: np.ndarray, prediction_length: int) -> Any:
+        sizes.append(len(values))
+        return context_batch(values, prediction_length)
+
+    monkeypatch.setattr(_inference, "context_batch", record)
+    rolled = on_long.rolling_forecast(long(range(9), [30, 31, 700, 29 + 400, 30, 30, 45, 99, 30]))
+    *whole, last = sizes
+    assert set(whole) == {_inference.BATCH}
+    assert 0 < last <= _inference.BATCH
+    assert sum(sizes) == len(rolled.forecast)
 
 
 def test_windows_without_any_context_are_missing(on_wide: MLRForecaster) -> None:
