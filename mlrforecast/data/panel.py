@@ -119,9 +119,9 @@ def read_panel(frame: pd.DataFrame, *, freq: str | None = None, argument: str = 
     ('wide', 'h', (4, 1))
     """
     if not isinstance(frame, pd.DataFrame):
+        hint = " It becomes one with .to_frame()." if isinstance(frame, pd.Series) else ""
         raise TypeError(
-            f"`{argument}` must be a pandas DataFrame, got {type(frame).__name__}. "
-            "A Series becomes one with .to_frame()."
+            f"`{argument}` must be a pandas DataFrame, got {type(frame).__name__}.{hint}"
         )
     if frame.shape[0] == 0 or frame.shape[1] == 0:
         raise DataError(
@@ -212,7 +212,7 @@ def _parse_stamps(column: pd.Series, argument: str) -> pd.DatetimeIndex:
     if dtypes.is_numeric_dtype(column.dtype) or held.startswith(("integer", "float", "mixed-int")):
         raise DataError(
             f"Column {column.name!r} of `{argument}` holds numbers ({column.dtype}, first value "
-            f"{column.iloc[0]!r}), not time stamps. Convert it with pd.to_datetime first."
+            f"{_first(column)}), not time stamps. Convert it with pd.to_datetime first."
         )
     problem: object
     try:
@@ -226,8 +226,14 @@ def _parse_stamps(column: pd.Series, argument: str) -> pd.DatetimeIndex:
         problem = error
     raise DataError(
         f"Column {column.name!r} of `{argument}` cannot be read as time stamps without a guess "
-        f"(first value {column.iloc[0]!r}): {problem} Convert it with pd.to_datetime first."
+        f"(first value {_first(column)}): {str(problem).rstrip('.')}. "
+        "Convert it with pd.to_datetime first."
     )
+
+
+def _first(column: pd.Series) -> str:
+    """Show the first value of a column as Python writes it."""
+    return repr(column.iloc[:1].tolist()[0])
 
 
 def _numbers(column: pd.Series, owner: str) -> np.ndarray:
@@ -240,7 +246,7 @@ def _numbers(column: pd.Series, owner: str) -> np.ndarray:
     ):
         raise DataError(
             f"{owner[0].upper()}{owner[1:]} must be numeric, got dtype {dtype} "
-            f"(first value {column.iloc[0]!r}). Convert it, e.g. with pd.to_numeric or "
+            f"(first value {_first(column)}). Convert it, e.g. with pd.to_numeric or "
             ".astype(float), or leave it out."
         )
     if isinstance(dtype, np.dtype):
@@ -264,7 +270,7 @@ def _check_duplicates(
         row = int(np.argmax(same))
         raise DataError(
             f"Time stamps must be unique, but {owner(_run_of(row, starts))} has {stamps[row]} more "
-            f"than once ({np.count_nonzero(same)} extra rows in all). Keep one row a stamp, "
+            f"than once ({np.count_nonzero(same)} too many in all). Keep one row a stamp, "
             "e.g. with groupby(...).mean() or drop_duplicates."
         )
 
@@ -278,7 +284,7 @@ def _check_values(
         row = int(np.argmax(infinite))
         raise DataError(
             f"Values must be finite or missing, but {owner(_run_of(row, starts))} is {values[row]} "
-            f"at {stamps[row]} ({np.count_nonzero(infinite)} such values). Replace them by NaN."
+            f"at {stamps[row]} ({np.count_nonzero(infinite)} in all). Replace them by NaN."
         )
     empty = np.logical_and.reduceat(np.isnan(values), starts)
     if empty.any():

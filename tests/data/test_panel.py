@@ -160,7 +160,10 @@ def test_an_object_column_of_numbers_is_refused() -> None:
         (long("a")[["item_id", "target"]], ("neither known form", "item_id", "unique_id")),
         (wide().to_period(), ("neither known form", "period[h]")),
         (long("a").assign(extra=1, more=2), ("not used", "'extra', 'more'", "item_id")),
-        (altered(wide(), "load", 2, np.inf), ("column 'load'", "finite", "inf", "02:00", "1 such")),
+        (
+            altered(wide(), "load", 2, np.inf),
+            ("column 'load'", "finite", "inf", "02:00", "1 in all"),
+        ),
         (altered(long("a", "b"), "target", 7, -np.inf), ("series 'b'", "-inf", "2024-01-03")),
         (wide(a=[1.0] * 6, b=[np.nan] * 6), ("no observed value", "column 'b'")),
         (long("a", "b").assign(target=[1.0] * 5 + [np.nan] * 5), ("no observed", "series 'b'")),
@@ -208,7 +211,7 @@ def test_what_is_no_frame_is_a_type_error(frame: object) -> None:
 
 def test_duplicates_are_named() -> None:
     frame = pd.concat([wide(), wide().iloc[[2, 2, 4]]])
-    refused(frame, "unique", "`X`", "2024-01-01 02:00:00", "3 extra rows")
+    refused(frame, "unique", "`X`", "2024-01-01 02:00:00", "3 too many")
     frame = long("a", "b")
     refused(pd.concat([frame, frame.iloc[[8]]]), "unique", "series 'b'", "2024-01-04", "1 extra")
     # The same stamps in two series are no duplicates.
