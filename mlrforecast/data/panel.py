@@ -119,10 +119,9 @@ def read_panel(frame: pd.DataFrame, *, freq: str | None = None, argument: str = 
     ('wide', 'h', (4, 1))
     """
     if not isinstance(frame, pd.DataFrame):
-        hint = " It becomes one with .to_frame()." if isinstance(frame, pd.Series) else ""
-        raise TypeError(
-            f"`{argument}` must be a pandas DataFrame, got {type(frame).__name__}.{hint}"
-        )
+        kind = type(frame).__name__
+        hint = " It becomes one with .to_frame()." if kind == "Series" else ""
+        raise TypeError(f"`{argument}` must be a pandas DataFrame, got {kind}.{hint}")
     if frame.shape[0] == 0 or frame.shape[1] == 0:
         raise DataError(
             f"`{argument}` is empty: it has {frame.shape[0]} rows and {frame.shape[1]} columns."

@@ -213,7 +213,7 @@ def test_duplicates_are_named() -> None:
     frame = pd.concat([wide(), wide().iloc[[2, 2, 4]]])
     refused(frame, "unique", "`X`", "2024-01-01 02:00:00", "3 too many")
     frame = long("a", "b")
-    refused(pd.concat([frame, frame.iloc[[8]]]), "unique", "series 'b'", "2024-01-04", "1 extra")
+    refused(pd.concat([frame, frame.iloc[[8]]]), "unique", "series 'b'", "2024-01-04", "1 too many")
     # The same stamps in two series are no duplicates.
     assert len(read_panel(frame).series) == 2
 
