@@ -119,9 +119,7 @@ def read_panel(frame: pd.DataFrame, *, freq: str | None = None, argument: str = 
     ('wide', 'h', (4, 1))
     """
     if not isinstance(frame, pd.DataFrame):
-        kind = type(frame).__name__
-        hint = " It becomes one with .to_frame()." if kind == "Series" else ""
-        raise TypeError(f"`{argument}` must be a pandas DataFrame, got {kind}.{hint}")
+        raise TypeError(_no_frame(frame, argument))
     if frame.shape[0] == 0 or frame.shape[1] == 0:
         raise DataError(
             f"`{argument}` is empty: it has {frame.shape[0]} rows and {frame.shape[1]} columns."
@@ -137,6 +135,12 @@ def read_panel(frame: pd.DataFrame, *, freq: str | None = None, argument: str = 
         f"item_id, timestamp, target or unique_id, ds, y (this one has "
         f"{', '.join(map(repr, frame.columns[:8]))})."
     )
+
+
+def _no_frame(given: object, argument: str) -> str:
+    """Say that an argument is no DataFrame, and how a Series becomes one."""
+    hint = " It becomes one with .to_frame()." if isinstance(given, pd.Series) else ""
+    return f"`{argument}` must be a pandas DataFrame, got {type(given).__name__}.{hint}"
 
 
 def _read_wide(frame: pd.DataFrame, freq: str | None, argument: str) -> Panel:
