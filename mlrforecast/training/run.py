@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -102,6 +103,11 @@ class _Bar(TQDMProgressBar):
     def init_validation_tqdm(self) -> Tqdm:
         with redirect_stdout(sys.stderr):
             return super().init_validation_tqdm()
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, *args: Any) -> None:
+        super().on_train_epoch_start(trainer, *args)
+        # A run counts in steps and has one epoch, so its number says nothing.
+        self.train_progress_bar.set_description("Fitting")
 
 
 class _BestWeights(Callback):
