@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,6 +79,22 @@ def run_key(task: Task, run: Run) -> Row:
         "seed": "" if run.seed is None else run.seed,
         "config_hash": _hash(task, run),
     }
+
+
+def check_options(task: Task, runs: Sequence[Run]) -> None:
+    """Refuse options that a fit would refuse, or a context that a run among ``runs`` lacks."""
+    for run in runs:
+        if run.model in FLOORS:
+            continue
+        forecaster = _forecaster(task, run)
+        forecaster._validate_params()
+        context = forecaster.get_params(deep=False).get("context_length")
+        most = min(len(run.split.train), run.split.scored.start, run.split.validation.start)
+        if context is not None and context > most:
+            raise ValueError(
+                f"`context_length` must be at most {most}, the rows to learn from of "
+                f"{run.split.name} and those before its first scored one, got {context}."
+            )
 
 
 def execute(task: Task, run: Run) -> Row:
@@ -159,11 +175,7 @@ def _score_model(
 ) -> tuple[float, float]:
     """MSE and MAE over every window of the scored rows; the context may reach before them."""
     context = forecaster.context_length_
-    if scored.start < context:
-        raise ValueError(
-            f"`context_length` must be at most {scored.start}, the rows before the first scored "
-            f"one, got {context}."
-        )
+    assert context <= scored.start, "checked before the fit; one derived has at most 336 rows"
     rolled = forecaster.rolling_forecast(scaled.iloc[scored.start - context : scored.stop])
     forecast: NDArray[np.float64] = np.asarray(rolled.forecast)
     actual = future_windows(scaled.to_numpy(dtype=np.float64), scored, horizon)

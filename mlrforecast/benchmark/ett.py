@@ -26,6 +26,7 @@ from mlrforecast.benchmark._runs import (
     SET_BY_RUN,
     Run,
     Task,
+    check_options,
     execute,
     limit_threads,
     load_task,
@@ -138,8 +139,9 @@ def run_ett(
     Raises
     ------
     ValueError
-        If ``config`` does not fit the data, ``jobs`` is below 1, a final run has no ``out``, or
-        the result file is damaged.
+        If ``config`` does not fit the data, an option is refused by ``MLRForecaster``, ``jobs`` is
+        below 1, a final run has no ``out``, or the result file is damaged. Nothing has been
+        logged, scored or written then.
     DatasetNotFoundError
         If the data file is nowhere to be had.
 
@@ -155,6 +157,7 @@ def run_ett(
     folder = None if out is None else Path(out)
     task = _task(config, folder, jobs)
     runs = list(_runs(config, load_task(task)[1]))
+    check_options(task, runs)
     keys = [row_key(run_key(task, run)) for run in runs]
     path = None if folder is None else folder / _file_name(config)
     known = {row_key(row): row for row in read_rows(path)} if path else {}

@@ -8,6 +8,7 @@ import click
 
 from mlrforecast._core.errors import MLRForecastError
 from mlrforecast._version import __version__
+from mlrforecast.cli._paths import check_writable
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -18,8 +19,9 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except (MLRForecastError, ValueError, FileNotFoundError) as error:
-            if ctx.params["traceback"]:
+        except (MLRForecastError, ValueError, OSError) as error:
+            # A reader of the output that has gone is no error; click ends quietly.
+            if ctx.params["traceback"] or isinstance(error, BrokenPipeError):
                 raise
             raise _Failure(" ".join(str(error).split())) from error
 
@@ -83,6 +85,7 @@ def main(traceback: bool) -> None:
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed.")
 def demo(data: str, out: Path, max_steps: int | None, seed: int) -> None:
     """Fit, forecast with quantiles, score beside naive forecasts, and draw one picture."""
+    check_writable(out, "--out")
     # torch and pandas take seconds to import; help must not wait for them.
     from mlrforecast.cli._demo import run_demo
 
@@ -139,6 +142,7 @@ def ett(
     Each run is appended to the result file as it ends; started again, the command does what is
     left.
     """
+    check_writable(out, "--out")
     # torch and pandas take seconds to import; help must not wait for them.
     from mlrforecast.benchmark import EttConfig
     from mlrforecast.cli._benchmark import run_and_report

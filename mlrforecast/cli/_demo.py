@@ -10,8 +10,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from mlrforecast import metrics
+from mlrforecast._core.errors import DatasetNotFoundError
 from mlrforecast.baselines import profile_mean, repeat_last, seasonal_naive
-from mlrforecast.data import TimeSeriesDataset, load_dataset
+from mlrforecast.cli._paths import find_below
+from mlrforecast.data import TimeSeriesDataset, load_card, load_dataset
 from mlrforecast.estimators import MLRForecaster
 from mlrforecast.plots import plot_forecast
 
@@ -51,6 +53,13 @@ def load(data: str) -> TimeSeriesDataset:
     if not Path(data).is_dir():
         raise FileNotFoundError(
             f"`--data` must be synthetic, download or an existing folder, got {data!r}."
+        )
+    # load_dataset would go on to look elsewhere; a folder that was named is the one that is meant.
+    file = load_card("ETTh1").file
+    if not find_below(Path(data), (file, f"{file}.xz")):
+        raise DatasetNotFoundError(
+            f"`--data` must be a folder that holds {file} or {file}.xz, at any depth; "
+            f"there is none in {data!r}."
         )
     return load_dataset("ETTh1", root=data, download=False)
 

@@ -21,7 +21,7 @@ def read_file(card: DatasetCard, *, root: str | os.PathLike[str] | None, downloa
     fetched if ``download``.
     """
     if root is not None:
-        _check_folder(Path(root), "root")
+        _check_folder(_folder(root), "root")
     if card.embedded:
         entry = catalogue_folder() / card.embedded
         return _checked(card, entry.read_bytes(), str(entry))
@@ -48,11 +48,17 @@ def _user_cache() -> Path:
 def _folders(root: str | os.PathLike[str] | None) -> Iterator[tuple[str, Path]]:
     """Folders to look through, in order, each with what named it."""
     if root is not None:
-        yield "root", Path(root)
+        yield "root", _folder(root)
     if named := os.environ.get(FOLDER_VARIABLE):
-        _check_folder(Path(named), FOLDER_VARIABLE)
-        yield FOLDER_VARIABLE, Path(named)
+        _check_folder(_folder(named), FOLDER_VARIABLE)
+        yield FOLDER_VARIABLE, _folder(named)
     yield "the user cache", _user_cache()
+
+
+def _folder(path: str | os.PathLike[str]) -> Path:
+    """Expand ``~``, which no shell did where the path came from a program or a file."""
+    # Path.expanduser raises where the user is unknown; this leaves the path as it is.
+    return Path(os.path.expanduser(path))
 
 
 def _check_folder(folder: Path, named_by: str) -> None:
@@ -69,32 +75,40 @@ def _search(folder: Path, name: str) -> Iterator[tuple[int, Path]]:
     for parent, _, files in os.walk(folder):
         path = Path(parent)
         for candidate in (name, f"{name}.xz"):
-            if candidate in files:
+            # A broken link or a pipe stands among the files too.
+            if candidate in files and (path / candidate).is_file():
                 yield len(path.parts), path / candidate
 
 
 def _read_first_intact(card: DatasetCard, paths: list[Path]) -> bytes:
     """Return the content of the first file that is the one of the card."""
-    errors = []
+    errors: list[Exception] = []
     for path in paths:
         try:
-            content = path.read_bytes()
-            if path.suffix == ".xz":
-                content = lzma.decompress(content)
-            return _checked(card, content, str(path))
-        except lzma.LZMAError as error:
+            return _checked(card, _read_capped(path, card.size + 1), str(path))
+        except (lzma.LZMAError, EOFError) as error:
             errors.append(ChecksumError(f"{path} is no readable .xz file ({error}). Delete it."))
-        except ChecksumError as error:
+        except (ChecksumError, OSError) as error:
             errors.append(error)
     raise errors[0]
+
+
+def _read_capped(path: Path, limit: int) -> bytes:
+    """Read at most ``limit`` bytes, decompressed where the file is an ``.xz``."""
+    with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
+        return file.read(limit)
 
 
 def _checked(card: DatasetCard, content: bytes, where: str) -> bytes:
     """Return ``content`` if it is what the card describes."""
     if (found := hashlib.sha256(content).hexdigest()) == card.sha256:
         return content
+    size = str(len(content))
+    if len(content) > card.size:
+        # No more was read.
+        size, found = f"more than {card.size}", "not computed"
     raise ChecksumError(
-        f"{where} is not the {card.file} of the catalogue: its content has {len(content)} bytes "
+        f"{where} is not the {card.file} of the catalogue: its content has {size} bytes "
         f"and sha256 {found}, expected {card.size} bytes and {card.sha256}. The file was altered "
         f"or cut short: delete it and load {card.name!r} again, or put an unaltered copy there."
     )

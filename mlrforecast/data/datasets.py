@@ -164,7 +164,7 @@ def load_dataset(
     name : str
         One of :func:`mlrforecast.data.list_datasets`.
     root : path, optional
-        An existing folder to look through first.
+        An existing folder to look through first; ``~`` is expanded, in the variable too.
     download : bool, default True
         Whether the file may be fetched from its public address.
 

@@ -25,6 +25,9 @@ _SEASONS = {
     "YE": 1,
 }
 
+# Stamps have a frequency, with gaps, where at least this share of their steps follows it.
+_MOST = 0.75
+
 
 def infer_frequency(
     indexes: Sequence[pd.DatetimeIndex],
@@ -66,11 +69,7 @@ def infer_frequency(
     found = known or _most_common_frequency(index)
     if given is None:
         if found is None:
-            raise DataError(
-                f"No frequency can be seen in the time stamps of {owner(number)} "
-                f"({len(index)} rows, {index[0]} to {index[-1]}): at least 3 regular stamps are "
-                "needed."
-            )
+            raise DataError(_no_frequency(index, owner(number)))
         return found
     if found is not None and pd.tseries.frequencies.to_offset(
         found
@@ -164,14 +163,17 @@ def future_index(last: pd.Timestamp, freq: str, periods: int) -> pd.DatetimeInde
     Returns
     -------
     DatetimeIndex
-        The next ``periods`` stamps.
+        The next ``periods`` stamps, in the unit of ``last`` where it can hold them.
 
     Examples
     --------
     >>> [str(stamp.date()) for stamp in future_index(pd.Timestamp("2024-01-31"), "ME", 2)]
     ['2024-02-29', '2024-03-31']
     """
-    return _stamps_from(last, freq, periods=periods + 1)[1:]
+    stamps = _stamps_from(last, freq, periods=periods + 1)[1:]
+    # Of a calendar frequency date_range returns microseconds, whatever it was given.
+    same = stamps.as_unit(last.unit)
+    return same if bool((same == stamps).all()) else stamps
 
 
 def default_season_length(freq: str) -> int:
@@ -278,11 +280,42 @@ def _most_common_frequency(index: pd.DatetimeIndex) -> str | None:
     starts = np.unique(np.linspace(0, len(index) - width, num=50, dtype=int))
     found = [_infer(index[start : start + width]) for start in starts]
     named = [freq for freq in found if freq is not None]
-    if named:
-        return max(sorted(set(named)), key=named.count)
-    steps, counts = np.unique(np.diff(index.values), return_counts=True)
-    if counts.max() < 2:
-        return None
-    step = pd.Timedelta(steps[int(np.argmax(counts))])
+    freq = max(sorted(set(named)), key=named.count) if named else _most_common_step(index)
+    follows = _follows(index, freq, np.zeros(1, dtype=np.int64))[1:]
+    return freq if follows.mean() >= _MOST or _has_one_gap(index) else None
+
+
+def _most_common_step(index: pd.DatetimeIndex) -> str:
+    """Return the alias of the step that most stamps follow."""
+    step, _ = _count_steps(index)[0]
     whole_days = step.components.days if step == step.floor("D") else 0
-    return pd.tseries.frequencies.to_offset(f"{whole_days}D" if whole_days else step).freqstr
+    freq = pd.tseries.frequencies.to_offset(f"{whole_days}D" if whole_days else step).freqstr
+    assert isinstance(freq, str)
+    return freq
+
+
+def _has_one_gap(index: pd.DatetimeIndex) -> bool:
+    """Tell whether all steps but one are alike, at least two, and that one is a multiple."""
+    steps, counts = np.unique(np.diff(index.asi8), return_counts=True)
+    return len(steps) == 2 and counts[0] > 1 == counts[1] and bool(steps[1] % steps[0] == 0)
+
+
+def _count_steps(index: pd.DatetimeIndex) -> list[tuple[pd.Timedelta, int]]:
+    """Count the steps between stamps, the most common first."""
+    steps, counts = np.unique(np.diff(index.asi8), return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return [(pd.Timedelta(int(steps[n]), unit=index.unit), int(counts[n])) for n in order]
+
+
+def _no_frequency(index: pd.DatetimeIndex, owner: str) -> str:
+    """Say why no frequency is seen in stamps, and what to do."""
+    where = f"the time stamps of {owner} ({len(index)} rows, {index[0]} to {index[-1]})"
+    steps = _count_steps(index)
+    if not steps or steps[0][1] < 2:
+        return f"No frequency can be seen in {where}: at least 3 regular stamps are needed."
+    common = " and ".join(f"{step} ({count} times)" for step, count in steps[:2])
+    return (
+        f"No frequency fits {where}: their most common steps are {common}. Bring them to one "
+        "frequency, e.g. with frame.resample(...).mean(), or, where an index follows a rule that "
+        "pandas knows but cannot see, say so: frame.index.freq = 'SMS'."
+    )

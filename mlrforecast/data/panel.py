@@ -19,6 +19,9 @@ from mlrforecast.data.frequency import check_regular_runs, infer_frequency
 LONG_NAMES = (("item_id", "timestamp", "target"), ("unique_id", "ds", "y"))
 """Column names that make a frame a long one: item, time stamp, target."""
 
+# Differences, means and forecasts of larger values would not be finite.
+_LARGEST = 1e300
+
 
 @dataclass(frozen=True, eq=False)
 class Series:
@@ -107,9 +110,9 @@ def read_panel(frame: pd.DataFrame, *, freq: str | None = None, argument: str = 
     TypeError
         If ``frame`` is not a DataFrame.
     DataError
-        If the frame is empty, in neither form, holds what is no number, infinite values,
-        duplicate, missing or irregular stamps, a column without any value, two columns of one
-        name, or is of another frequency.
+        If the frame is empty, in neither form, holds what is no number, infinite values or values
+        beyond 1e300, items that cannot be hashed, duplicate, missing or irregular stamps, a column
+        without any value, two columns of one name, or is of another frequency.
 
     Examples
     --------
@@ -171,7 +174,7 @@ def _read_long(
     stamps = _parse_stamps(frame[time_name], argument)
     _check_stamps(stamps, f"column {time_name!r} of `{argument}`")
     values = _numbers(frame[target_name], f"column {target_name!r}")
-    codes, found = pd.factorize(frame[id_name])
+    codes, found = _factorize(frame[id_name], argument)
     items = found.tolist()
     order = np.lexsort((stamps.asi8, codes))
     stamps, values = stamps[order], values[order]
@@ -191,6 +194,17 @@ def _read_long(
     freq = infer_frequency([item.index for item in series], given=freq, owner=owner)
     check_regular_runs(stamps, starts, freq, owner)
     return Panel("long", names, freq, series)
+
+
+def _factorize(ids: pd.Series, argument: str) -> tuple[np.ndarray, pd.Index]:
+    """Return the number of the item of each row, and the items in order of appearance."""
+    try:
+        return pd.factorize(ids)
+    except TypeError as error:
+        raise DataError(
+            f"Column {ids.name!r} of `{argument}` must hold hashable items such as text or "
+            f"numbers: {error} (first value {_first(ids)}). Convert it, e.g. with .astype(str)."
+        ) from error
 
 
 def _check_columns(frame: pd.DataFrame, names: tuple[str, str, str], argument: str) -> None:
@@ -288,6 +302,14 @@ def _check_values(
         raise DataError(
             f"Values must be finite or missing, but {owner(_run_of(row, starts))} is {values[row]} "
             f"at {stamps[row]} ({np.count_nonzero(infinite)} in all). Replace them by NaN."
+        )
+    beyond = (values > _LARGEST) | (values < -_LARGEST)
+    if beyond.any():
+        row = int(np.argmax(beyond))
+        raise DataError(
+            f"Values must lie within -{_LARGEST:g} and {_LARGEST:g}, but "
+            f"{owner(_run_of(row, starts))} is {values[row]} at {stamps[row]} "
+            f"({np.count_nonzero(beyond)} in all). Replace them by NaN, or change the unit."
         )
     empty = np.logical_and.reduceat(np.isnan(values), starts)
     if empty.any():

@@ -9,6 +9,7 @@ import pytest
 from mlrforecast.baselines import repeat_last
 from mlrforecast.benchmark import EttConfig, _runs, run_ett
 from mlrforecast.data import load_dataset
+from mlrforecast.estimators import MLRForecaster
 
 FITS = []
 
@@ -29,6 +30,9 @@ class LastValue:
 
     def get_params(self, deep=True):
         return dict(self.parameters)
+
+    def _validate_params(self):
+        pass
 
     def fit(self, X):
         FITS.append((self.parameters["attention"], self.parameters["seed"], X))
@@ -193,18 +197,52 @@ def test_one_target(tmp_path):
         run_ett(EttConfig(dataset="synthetic", horizons=(24,), target="OT"))
 
 
-def test_a_context_longer_than_the_rows_before_is_named(monkeypatch):
-    monkeypatch.setattr(LastValue, "__init__", _long_context(LastValue.__init__))
-    with pytest.raises(ValueError, match="`context_length` must be at most 840"):
-        run_ett(EttConfig(dataset="synthetic", horizons=(24,), seeds=1))
+@pytest.mark.parametrize(("final", "most"), [(False, 840), (True, 1008)])
+def test_a_context_longer_than_the_rows_is_named_before_any_work(tmp_path, final, most):
+    base = {"dataset": "synthetic", "horizons": (24,), "seeds": 1, "final": final}
+    config = EttConfig(**base, options={"context_length": most + 1})
+    with pytest.raises(
+        ValueError, match=f"`context_length` must be at most {most}.*got {most + 1}"
+    ):
+        run_ett(config, out=tmp_path / "out")
+    assert FITS == []
+    assert list(tmp_path.iterdir()) == []
+    run_ett(EttConfig(**base, options={"context_length": most}), out=tmp_path)
 
 
-def _long_context(init):
-    def changed(self, *args, **kwargs):
-        init(self, *args, **kwargs)
-        self.context_length_ = 5000
+@pytest.mark.parametrize("final", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"width": "abc"},
+        {"dropout": 2.0},
+        {"learning_rate": -1},
+        {"loss": "mas"},
+        {"context_length": "a"},
+    ],
+    ids=str,
+)
+def test_a_bad_option_is_no_run(tmp_path, monkeypatch, final, options):
+    monkeypatch.setattr(_runs, "MLRForecaster", MLRForecaster)
+    base = {"dataset": "synthetic", "horizons": (24,), "attention": ("mlr",), "seeds": 1}
+    with pytest.raises(ValueError, match=f"'{next(iter(options))}' parameter"):
+        run_ett(EttConfig(**base, final=final, options=options), out=tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
-    return changed
+
+def test_a_torn_last_line_is_run_again(small, tmp_path, caplog):
+    path = tmp_path / "synthetic_M_folds.csv"
+    whole = run_ett(small, out=tmp_path)
+    text = path.read_bytes()
+    FITS.clear()
+    for cut in (1, 40):
+        path.write_bytes(text[:-cut])
+        again = run_ett(small, out=tmp_path)
+        assert path.read_bytes().count(b"\n") == text.count(b"\n")
+        same = [name for name in whole.columns if name != "train_seconds"]
+        pd.testing.assert_frame_equal(again[same], whole[same])
+    assert len(FITS) == 2
+    assert caplog.text.count("Line 37 of synthetic_M_folds.csv was cut off") == 2
 
 
 @pytest.mark.parametrize(

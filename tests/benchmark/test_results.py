@@ -2,6 +2,9 @@
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,13 +53,118 @@ def test_a_foreign_file_is_refused(tmp_path):
         _results.read_rows(path)
 
 
-def test_a_torn_line_is_named(tmp_path):
+def test_a_line_of_too_few_fields_is_named(tmp_path):
     path = tmp_path / "r.csv"
     _results.append_row(path, row())
     with path.open("a") as file:
-        file.write("ETTh1,M,te")
+        file.write("ETTh1,M,te\n")
     with pytest.raises(ValueError, match=r"Line 3 of r\.csv must hold 18 fields"):
         _results.read_rows(path)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 9])
+def test_a_torn_line_is_left_out_and_then_written_over(tmp_path, caplog, cut):
+    path = tmp_path / "r.csv"
+    for seed in (0, 1):
+        _results.append_row(path, row(seed=seed))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut])
+    assert [each["seed"] for each in _results.read_rows(path)] == ["0"]
+    assert "Line 3 of r.csv was cut off" in caplog.text
+    _results.append_row(path, row(seed=1))
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("kept", [0, 1, 30, -1])
+def test_an_empty_file_and_a_torn_header_are_a_new_file(tmp_path, kept):
+    path = tmp_path / "r.csv"
+    header = (",".join(_results.COLUMNS) + "\n").encode()
+    path.write_bytes(header[:kept])
+    assert _results.read_rows(path) == []
+    _results.append_row(path, row())
+    assert path.read_bytes().startswith(header)
+    assert len(_results.read_rows(path)) == 1
+
+
+def test_a_foreign_file_of_one_open_line_is_kept(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("my notes")
+    for call in (lambda: _results.read_rows(path), lambda: _results.append_row(path, row())):
+        with pytest.raises(ValueError, match=r"r\.csv is not a result file"):
+            call()
+    assert path.read_text() == "my notes"
+
+
+def test_a_run_that_another_process_wrote_is_not_repeated(tmp_path):
+    path = tmp_path / "r.csv"
+    _results.append_row(path, row(mse=1.0))
+    _results.append_row(path, row(mse=2.0))
+    assert [each["mse"] for each in _results.read_rows(path)] == ["1.0"]
+
+
+def test_processes_that_write_at_once_lose_and_repeat_nothing(tmp_path):
+    """Each of three writes the same 40 rows, the header among them, as fast as it can."""
+    code = (
+        "import sys, pathlib\n"
+        "from mlrforecast.benchmark import _results\n"
+        "row = dict.fromkeys(_results.COLUMNS, 1)\n"
+        "print('ready', flush=True); sys.stdin.readline()\n"
+        "for seed in range(40): _results.append_row(pathlib.Path('r.csv'), row | {'seed': seed})\n"
+    )
+    root = str(Path(__file__).parents[2])
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": root},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for writer in writers:
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    for writer in writers:
+        writer.communicate(timeout=60)
+        assert writer.returncode == 0
+    rows = _results.read_rows(tmp_path / "r.csv")
+    assert sorted(int(each["seed"]) for each in rows) == list(range(40))
+    assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("mse", "abc"), ("mae", "nan"), ("validation_mse", "inf"), ("mse", "-1"), ("windows", "1.5"),
+     ("train_seconds", ""), ("horizon", "x")],
+)  # fmt: skip
+def test_a_number_that_is_none_is_named(tmp_path, column, value):
+    path = tmp_path / "r.csv"
+    for seed in (0, 1):
+        _results.append_row(path, row(seed=seed, **({column: value} if seed else {})))
+    with pytest.raises(ValueError, match=rf"Line 3 of r\.csv .* column '{column}', got '{value}'"):
+        _results.read_rows(path)
+
+
+def test_what_is_no_text_is_named(tmp_path):
+    path = tmp_path / "r.csv"
+    for seed in (0, 1):
+        _results.append_row(path, row(seed=seed, hardware="PLACE, 2 cores"))
+    head, found, tail = path.read_bytes().rpartition(b"PLACE")
+    path.write_bytes(head + b"\xff" + tail)
+    assert found
+    with pytest.raises(ValueError, match=r"Line 3 of r\.csv is not UTF-8 .* 'hardware' .* 0xff"):
+        _results.read_rows(path)
+
+
+def test_an_end_of_a_line_inside_a_field_is_not_written(tmp_path):
+    path = tmp_path / "r.csv"
+    _results.append_row(path, row(command="mlrforecast\n--set a=b"))
+    assert path.read_bytes().count(b"\n") == 2
+    assert _results.read_rows(path)[0]["command"] == "mlrforecast --set a=b"
 
 
 def test_the_log_counts_its_lines(tmp_path):
@@ -66,6 +174,12 @@ def test_the_log_counts_its_lines(tmp_path):
     assert count_final_runs(tmp_path / "new") == 2
     lines = (tmp_path / "new" / "final_runs.log").read_text().splitlines()
     assert [json.loads(line)["time"] for line in lines] == ["now", "later"]
+
+
+def test_a_torn_entry_of_the_log_counts_and_swallows_none(tmp_path):
+    (tmp_path / "final_runs.log").write_bytes(b'{"time": "no\xff')
+    _results.append_log(tmp_path, {"time": "later"})
+    assert count_final_runs(tmp_path) == 2
 
 
 def test_the_hash_follows_every_setting_but_not_their_order():

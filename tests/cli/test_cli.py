@@ -86,6 +86,71 @@ def test_a_folder_without_the_file_is_named_in_one_line(tmp_path):
     assert "ETTh1.csv" in result.stderr
 
 
+@pytest.mark.parametrize("broken_link", [False, True])
+def test_a_named_folder_is_the_only_one_looked_through(run, tmp_path, monkeypatch, broken_link):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "ETTh1.csv").write_text("another file of that name")
+    (tmp_path / "empty").mkdir()
+    if broken_link:
+        (tmp_path / "empty" / "ETTh1.csv").symlink_to(tmp_path / "nowhere")
+    monkeypatch.setenv("MLRFORECAST_DATA", str(tmp_path / "full"))
+    result = run("demo", "--data", "empty")
+    assert result.exit_code == 2
+    assert result.stderr == (
+        "Error: `--data` must be a folder that holds ETTh1.csv or ETTh1.csv.xz, at any depth; "
+        "there is none in 'empty'.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["demo", "--out", "f/sub/x.png"], "'f' is no folder"),
+        (["demo", "--out", "locked/new/x.png"], "no right to write to 'locked'"),
+        (["demo", "--out", "link/x.png"], "'link' is no folder"),
+        (["demo", "--out", "sealed.png"], "no right to write to 'sealed.png'"),
+        (["benchmark", "ett", "--out", "f/sub"], "'f' is no folder"),
+        (["benchmark", "ett", "--out", "locked"], "no right to write to 'locked'"),
+    ],
+)
+def test_where_nothing_can_be_written_nothing_is_begun(run, tmp_path, monkeypatch, words, named):
+    (tmp_path / "f").write_text("a file")
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "sealed.png").write_text("a file")
+    (tmp_path / "link").symlink_to("nowhere")
+    # The tests may run as a user who may write everywhere.
+    sealed = ("locked", "sealed.png")
+    monkeypatch.setattr(
+        "os.access", lambda path, mode: not mode & os.W_OK or Path(path).name not in sealed
+    )
+    monkeypatch.setattr(_demo, "run_demo", lambda *_, **__: pytest.fail("begun"))
+    monkeypatch.setattr(_benchmark, "run_and_report", lambda *_, **__: pytest.fail("begun"))
+    result = run(*words)
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: `--out` cannot be ")
+    assert named in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_error_of_the_system_is_one_line(run, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device", "demo.png")
+
+    monkeypatch.setattr(_demo, "run_demo", full)
+    result = run("demo")
+    assert result.exit_code == 2
+    assert result.stderr == "Error: [Errno 28] No space left on device: 'demo.png'\n"
+
+
+def test_a_reader_that_has_gone_is_no_error(run, monkeypatch):
+    def gone(*args, **kwargs):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(_demo, "run_demo", gone)
+    result = run("demo")
+    assert (result.exit_code, result.stderr) == (1, "")
+
+
 def test_the_traceback_can_be_asked_for(run, monkeypatch):
     result = run("--traceback", "demo", "--data", "nowhere")
     assert isinstance(result.exception, FileNotFoundError)
@@ -111,6 +176,11 @@ def test_an_unexpected_error_keeps_its_traceback(run, monkeypatch):
         (["--attention", "mrl"], "`attention` must hold names of ['mlr'"),
         (["--horizons", "96,96"], "`horizons` must hold distinct entries"),
         (["--seeds", "0"], "0 is not in the range"),
+        (["--dataset", "synthetic", "--horizons", "24", "--set", "width=abc"], "The 'width' param"),
+        (
+            ["--dataset", "synthetic", "--horizons", "24", "--context-length", "99999", "--final"],
+            "`context_length` must be at most 1008",
+        ),
         (["--dataset", "ETTh9"], "Unknown data set 'ETTh9'"),
     ],
 )

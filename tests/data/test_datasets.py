@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -254,6 +255,46 @@ def test_damaged_xz_is_named(tmp_path, cut):
     (tmp_path / "ETTh1.csv.xz").write_bytes(whole[:cut] if cut else b"no xz at all")
     with pytest.raises(ChecksumError, match=r"ETTh1.csv.xz is no readable .xz file"):
         load_dataset("ETTh1", root=tmp_path)
+
+
+@pytest.mark.parametrize("xz", [False, True])
+def test_no_more_of_a_huge_file_is_read_than_the_card_says(tmp_path, xz):
+    path = tmp_path / ("ETTh1.csv.xz" if xz else "ETTh1.csv")
+    size = 64 * 2**20
+    if xz:
+        path.write_bytes(lzma.compress(bytes(size), preset=0))
+    else:
+        with path.open("wb") as file:
+            file.truncate(size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ChecksumError, match=r"has more than 2371 bytes .*expected 2371 bytes"):
+            load_dataset("ETTh1", root=tmp_path, download=False)
+        assert tracemalloc.get_traced_memory()[1] < size // 8
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_broken_link_is_no_file(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "ETTh1.csv").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DatasetNotFoundError, match="root"):
+        load_dataset("ETTh1", root=tmp_path, download=False)
+    put(tmp_path / "b" / "ETTh1.csv")
+    assert len(load_dataset("ETTh1", root=tmp_path, download=False).frame) == 60
+
+
+@pytest.mark.parametrize("named_by", ["root", "MLRFORECAST_DATA"])
+def test_the_home_folder_is_expanded(tmp_path, monkeypatch, named_by):
+    put(tmp_path / "data" / "ETTh1.csv")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    if named_by == "MLRFORECAST_DATA":
+        monkeypatch.setenv(named_by, "~/data")
+    root = "~/data" if named_by == "root" else None
+    assert len(load_dataset("ETTh1", root=root, download=False).frame) == 60
+    with pytest.raises(ValueError, match="root must name an existing folder, got '~nobody-here"):
+        load_dataset("ETTh1", root="~nobody-here/data")
 
 
 @pytest.mark.parametrize("named_by", ["root", "MLRFORECAST_DATA"])

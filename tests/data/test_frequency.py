@@ -126,6 +126,55 @@ def test_a_short_series_with_a_gap_shows_its_most_common_step(freq: str, step: s
     assert infer_frequency([stamps], owner=str) == freq
 
 
+@pytest.mark.parametrize("zone", [None, "UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_stamps_without_frequency_are_told_their_steps(zone: str | None, unit: str) -> None:
+    days = ["2024-01-01", "2024-01-02", "2024-01-05", "2024-01-06", "2024-01-09", "2024-01-10"]
+    stamps = pd.DatetimeIndex(days, tz=zone).as_unit(unit)
+    with pytest.raises(DataError) as caught:
+        infer_frequency([stamps], owner=lambda _: "the frame")
+    text = str(caught.value)
+    assert "No frequency fits the time stamps of the frame (6 rows, 2024-01-01 00:00:00" in text
+    assert "1 days 00:00:00 (3 times) and 3 days 00:00:00 (2 times)" in text
+    assert "asfreq" not in text
+
+
+@pytest.mark.parametrize("rows", [4, 5, 13, 60])
+@pytest.mark.parametrize("freq", ["SMS", "SME"])
+def test_twice_a_month_is_not_taken_for_a_fortnight(rows: int, freq: str) -> None:
+    made = pd.date_range("2024-01-01", periods=rows, freq=freq)
+    stamps = pd.DatetimeIndex(made, freq=None)
+    with pytest.raises(DataError, match=r"^No frequency (fits|can be seen)") as caught:
+        read_panel(pd.DataFrame({"load": 1.0}, index=stamps))
+    assert "asfreq" not in str(caught.value)
+    # The advice holds: said, the frequency serves.
+    assert read_panel(pd.DataFrame({"load": 1.0}, index=made)).freq.startswith(freq)
+
+
+def test_a_regular_stretch_of_irregular_stamps_is_no_frequency() -> None:
+    gaps = np.random.default_rng(0).integers(1, 9, size=60)
+    days = np.cumsum(np.concatenate([[0], gaps, np.ones(14, dtype=int), gaps]))
+    stamps = pd.Timestamp("2024-01-01") + pd.to_timedelta(days, unit="D")
+    with pytest.raises(DataError, match="No frequency fits"):
+        infer_frequency([pd.DatetimeIndex(stamps)], owner=str)
+
+
+@pytest.mark.parametrize("freq", ["h", "D", "B", "C", "bh", "MS", "W-WED", "2D"])
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_future_stamps_keep_their_unit(freq: str, unit: str, zone: str | None) -> None:
+    last = pd.Timestamp("2024-01-01 10:00", tz=zone).as_unit(unit)
+    last = pd.date_range(last, freq=freq, periods=1)[0].as_unit(unit)
+    ahead = future_index(last, freq, 5)
+    assert ahead.unit == unit
+    assert [last, *ahead] == list(pd.date_range(last, freq=freq, periods=6))
+
+
+def test_future_stamps_finer_than_their_unit_are_not_rounded() -> None:
+    ahead = future_index(pd.Timestamp("2024-01-01").as_unit("s"), "500ms", 2)
+    assert [stamp.microsecond for stamp in ahead] == [500_000, 0]
+
+
 def test_a_wrong_frequency_is_told_with_both_names() -> None:
     stamps = pd.date_range("2024", periods=9, freq="D")
     with pytest.raises(DataError, match=r"series 0 have the frequency 'D'.*fitted on 'h'"):

@@ -357,3 +357,20 @@ def test_memory_grows_with_the_rows_by_a_small_factor() -> None:
         tracemalloc.stop()
     # One copy of the two columns of values, and another copy of one column for the checks.
     assert peak < 2 * frame.to_numpy().nbytes
+
+
+@pytest.mark.parametrize("size", [1e308, 1.1e300])
+def test_values_whose_differences_overflow_are_refused(size: float) -> None:
+    sign = np.resize([1.0, -1.0], 6)
+    refused(
+        wide(a=np.ones(6), b=size * sign), "within -1e+300 and 1e+300", "column 'b'", "6 in all"
+    )
+    refused(altered(long("u", "v"), "target", 7, -size), "series 'v'", f"{-size}", "2024-01-03")
+    assert len(read_panel(wide(b=1e300 * sign)).series) == 1
+
+
+@pytest.mark.parametrize("item", [["a"], {"a": 1}, np.arange(2)], ids=["list", "dict", "array"])
+def test_items_that_cannot_be_hashed_are_refused(item: object) -> None:
+    frame = long("u", rows=4)
+    frame["item_id"] = pd.Series([item] * 4, dtype=object)
+    refused(frame, "Column 'item_id' of `X`", "hashable", ".astype(str)")
