@@ -320,10 +320,16 @@ def check_offset(offset: int) -> int:
 def whole_where_covering(
     length: int, block_sizes: Sequence[int | None], offset: int
 ) -> tuple[int | None, ...]:
-    """Replace by ``None`` each block size that puts all positions into one block."""
-    return tuple(
-        None if size is None or offset % size + length <= size else size for size in block_sizes
+    """Replace by ``None`` the coarsest block sizes that put all positions into one block.
+
+    A finer level may do so under a coarser one that does not, if their blocks do not nest; it
+    keeps its size, so that the sizes still run coarse to fine.
+    """
+    covering = itertools.takewhile(
+        lambda size: size is None or offset % size + length <= size, block_sizes
     )
+    count = sum(1 for _ in covering)
+    return (*[None] * count, *block_sizes[count:])
 
 
 def _sizes_of_counts(length: int, num_blocks: Sequence[int]) -> tuple[int | None, ...]:

@@ -97,7 +97,7 @@ def expanded_attention(
         v,
         case.visible(key_mask) if needs_mask else None,
         causal=case.causal,
-        scale=case.scales[0],
+        scale=max(case.scales),
         dropout_p=case.dropout_p,
     )
 
@@ -130,8 +130,11 @@ def _block_range(case: AttentionCase, size: int) -> tuple[int, int]:
 
 
 def _factors(case: AttentionCase, lvl: int) -> list[float]:
-    """Return the factor of each column in a level's slot, relative to the coarsest level's."""
-    relative = [scale / case.scales[0] for scale in case.scales]
+    """Return the factor of each column in a level's slot, relative to the largest scale.
+
+    Relative to it no factor is above 1, and half-precision queries cannot overflow.
+    """
+    relative = [scale / max(case.scales) for scale in case.scales]
     if not case.divide_by_shared_levels:
         return [relative[lvl]] * case.ranks[lvl]
     # What level lvl adds when the mean over lvl levels becomes the mean over lvl + 1.

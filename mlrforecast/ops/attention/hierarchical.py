@@ -42,6 +42,8 @@ def refusal(case: AttentionCase) -> str | None:
         return "it computes softmax attention only, and `link` is 'identity'"
     if case.dropout_p > 0:
         return f"it has no dropout, and `dropout_p` is {case.dropout_p}"
+    if case.dtype == torch.float16 and case.masked_keys:
+        return "in float16 a masked key could outweigh very low scores; bfloat16 has the range"
     if torch.compiler.is_compiling():
         return "torch.compile cannot trace its merge in place"
     if not case.nested:
@@ -169,14 +171,16 @@ def _plan(case: AttentionCase, q: Tensor) -> Iterator[tuple[Pieces, Tensor, floa
     factors = torch.zeros(
         len(case.ranks), q.shape[-1], dtype=torch.promote_types(q.dtype, torch.float32)
     )
+    # Relative to the largest scale no factor is above 1, and half precision cannot overflow.
+    largest = max(case.scales)
     end = 0
     for lvl, rank in enumerate(case.ranks):
-        factors[lvl:, end : end + rank] = case.scales[lvl] / case.scales[0]
+        factors[lvl:, end : end + rank] = case.scales[lvl] / largest
         end += rank
     factors = factors.to(q.device)
     for pieces in cut_into_pieces(case.length, case.block_sizes, case.offset, case.causal):
         divisor = pieces.shared if case.divide_by_shared_levels else 1
-        yield pieces, factors[pieces.shared - 1], case.scales[0] / divisor
+        yield pieces, factors[pieces.shared - 1], largest / divisor
 
 
 def _sides(pieces: Pieces) -> tuple[_Side, _Side]:

@@ -67,5 +67,6 @@ def reference_attention(
         normalised_over = visible | ~visible.any(-1, keepdim=True)
         scores = scores.masked_fill(~normalised_over, float("-inf")).softmax(-1)
     weights = scores.masked_fill(~visible, 0.0)
-    weights = torch.nn.functional.dropout(weights, case.dropout_p, training=case.dropout_p > 0)
+    if case.dropout_p > 0:
+        weights = torch.nn.functional.dropout(weights, case.dropout_p)
     return (weights @ v.to(work)).to(v.dtype)
