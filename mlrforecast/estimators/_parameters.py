@@ -9,7 +9,6 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
-from mlrforecast.data import Panel
 from mlrforecast.estimators import _rules
 from mlrforecast.models import EncoderConfig
 from mlrforecast.nn import attentions
@@ -73,10 +72,32 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def to_config(parameters: dict[str, Any], panel: Panel) -> EncoderConfig:
+def check_without_data(parameters: dict[str, Any]) -> None:
+    """Build what the parameters describe, for series that are long enough for any context."""
+    longest = parameters["prediction_length"] + 4 * _rules.MAX_CONTEXT
+    _rules.build_skeleton(to_config(parameters, longest), parameters["backbone"])
+
+
+def check_agreement(parameters: dict[str, Any], config: EncoderConfig) -> None:
+    """Raise a ValueError if a network was not built from these parameters."""
+    fitted = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    for name, value in fitted.items():
+        given = parameters[name]
+        if given is None and name in ("context_length", "patch_length"):
+            continue
+        if given is None and name == "patch_stride":
+            given = fitted["patch_length"]
+        if given != value:
+            raise ValueError(
+                f"`{name}` is {given!r}, but the network was fitted with {value!r}. Set it back, "
+                "or fit again."
+            )
+
+
+def to_config(parameters: dict[str, Any], longest: int) -> EncoderConfig:
     """Fill in what is derived from the data: the only mapping from parameters to a config."""
     context_length, patch_length = _rules.derive_lengths(
-        panel,
+        longest,
         parameters["prediction_length"],
         parameters["context_length"],
         parameters["patch_length"],

@@ -1,5 +1,6 @@
 """The written rules by which a forecaster derives what was left open."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from numbers import Real
@@ -19,17 +20,16 @@ MIN_STEPS, MAX_STEPS = 100, 2000
 
 
 def derive_lengths(
-    panel: Panel,
+    longest: int,
     prediction_length: int,
     context_length: int | None,
     patch_length: int | None,
 ) -> tuple[int, int]:
-    """Return context and patch length.
+    """Return context and patch length for series of at most ``longest`` steps.
 
     The context is a quarter of the longest series, at most 336 steps. A patch cuts it into about
     20 tokens and has at most 16 steps. A derived context is a whole number of patches.
     """
-    longest = max(len(item.index) for item in panel.series)
     context = context_length or min(MAX_CONTEXT, max(1, (longest - prediction_length) // 4))
     patch = patch_length or min(MAX_PATCH, max(1, context // NUM_TOKENS))
     if context_length is None:
@@ -70,6 +70,15 @@ def check_quantile_levels(levels: Sequence[float]) -> tuple[float, ...]:
             f"`quantile_levels` must increase within (0, 1), to 6 decimals, got {tuple(levels)}."
         )
     return given
+
+
+def build_skeleton(config: EncoderConfig, backbone: nn.Module | None) -> EncoderForecaster:
+    """Return a model without numbers: it needs no memory, and raises what building one raises.
+
+    The spread around a point forecast, which can only be built with numbers, is left out.
+    """
+    with torch.device("meta"):
+        return EncoderForecaster(dataclasses.replace(config, loss="mae"), backbone)
 
 
 def build_model(config: EncoderConfig, backbone: nn.Module | None) -> EncoderForecaster:

@@ -186,6 +186,12 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
     def fit(self, X: pd.DataFrame, y: None = None) -> Self:
         """Train on every window of every series in a frame.
 
+        Training seeds the random generators of the process and puts them back, so fits in
+        threads of one process, and :meth:`load` beside them, run one after the other. Use
+        processes to fit in parallel.
+
+        Fits in several threads of one process run one after the other; use processes instead.
+
         Parameters
         ----------
         X : DataFrame
@@ -211,14 +217,17 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         """
         if y is not None:
             raise ValueError("`y` must be None: the targets are the columns of `X`.")
-        self._validate_params()
+        self.check_parameters()
         parameters = _parameters.plain_parameters(self)
-        _inference.find_device(self.accelerator)
-        panel = read_panel(X)
-        config = _parameters.to_config(parameters, panel)
-        training, validation = _rules.split_validation(panel, config, hold_back=self.early_stopping)
-        store = _rules.window_store(training, config)
+        # Reading a frame swaps the filters of warnings, which belong to the process too.
         with isolated_seed(parameters["seed"]):
+            panel = read_panel(X)
+            longest = max(len(item.index) for item in panel.series)
+            config = _parameters.to_config(parameters, longest)
+            training, validation = _rules.split_validation(
+                panel, config, hold_back=self.early_stopping
+            )
+            store = _rules.window_store(training, config)
             model = _rules.build_model(config, self.backbone)
             self.num_steps_ = train(
                 model,
@@ -228,6 +237,31 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
             )
         self._set_fitted(model, panel.freq, take_context(X, panel, config.context_length))
         return self
+
+    def check_parameters(self) -> None:
+        """Check all about the parameters that can be checked without data; ``fit`` does it first.
+
+        What is left to ``fit`` is whether series are long enough, and whether a ``backbone``
+        accepts and returns tokens.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter is out of its range or of another type, two do not go together, or the
+            ``accelerator`` is not there.
+
+        Examples
+        --------
+        >>> from mlrforecast import MLRForecaster
+        >>> MLRForecaster(prediction_length=24, width=30, num_heads=5).check_parameters()
+        >>> MLRForecaster(prediction_length=24, width=30, num_heads=4).check_parameters()
+        Traceback (most recent call last):
+        ...
+        ValueError: `num_heads` must divide the width 30, got 4.
+        """
+        self._validate_params()
+        _parameters.check_without_data(_parameters.plain_parameters(self))
+        _inference.find_device(self.accelerator)
 
     def predict(
         self, X: pd.DataFrame | None = None, *, quantile_levels: Sequence[float] | None = None
@@ -305,7 +339,8 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
 
         Windows follow each other every ``prediction_length`` steps, counted back from the newest
         row. The error of each is divided by that of the seasonal naive forecast inside its own
-        context; windows whose context repeats its season exactly are left out.
+        context; windows whose context repeats its season exactly, and so has no such error,
+        are left out, with one warning that counts them.
 
         Parameters
         ----------
@@ -323,6 +358,11 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         ------
         NotFittedError, DataError, ValueError
             As in :meth:`rolling_forecast`; also if no window can be scored.
+
+        Warns
+        -----
+        UserWarning
+            If some, but not all, windows are left out.
         """
         check_is_fitted(self, "model_")
         season = self.season_length_ if self.season_length_ < self.context_length_ else 1
@@ -381,7 +421,8 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         Parameters
         ----------
         path : path
-            Folder to create, or an earlier model to replace; it appears whole or not at all.
+            Folder to create, or an earlier model to replace. Whoever loads it meanwhile, or after
+            a save that was cut short, gets the old model or the new one.
         with_context : bool
             Whether to also store the last ``context_length_`` rows of each series given to
             ``fit``, so that ``predict()`` works after ``load``. **They are training data.**
@@ -392,6 +433,10 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
             If ``fit`` has not been called.
         FileExistsError
             If ``path`` is a file, or a folder that holds something else.
+        OSError
+            If ``path`` cannot be written.
+        ValueError
+            If a parameter of the network was changed after ``fit``, or there is no context.
         """
         check_is_fitted(self, "model_")
         _files.save(self, path, with_context=with_context)
@@ -417,7 +462,8 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         FileNotFoundError
             If there is no such folder.
         ModelFileError
-            If the files are incomplete, altered, or of an unknown version.
+            If the files are incomplete, altered, of an unknown version, or were replaced while
+            they were read. Checksums find accidents; they are no proof of who wrote a file.
         """
         return _files.load(cls, path, backbone)
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from mlrforecast.data import ForecastBatch, WindowStore
 from mlrforecast.models import EncoderForecaster
 from mlrforecast.training.module import ForecastModule
+from mlrforecast.training.seeding import PROCESS_STATE
 
 _LOGGERS = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
 
@@ -133,7 +134,7 @@ def train(
     *,
     validation: WindowStore | None = None,
 ) -> int:
-    """Train a model in place.
+    """Train a model in place; runs in threads of one process take turns.
 
     Parameters
     ----------
@@ -182,7 +183,7 @@ def train(
         max_steps=options.max_steps,
     )
     best = _BestWeights()
-    with _quiet():
+    with PROCESS_STATE, _quiet():
         trainer = _trainer(options, best)
         batches = None if validation is None else _Batches(validation, options)
         with _interruptible():

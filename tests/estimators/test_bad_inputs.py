@@ -38,7 +38,7 @@ WORK: dict[str, tuple[Callable[[], pd.DataFrame], Change]] = {
     "constant": (wide, lambda f: f.assign(a=3.5)),
     "all constant": (wide, lambda f: f.assign(a=3.5, b=-1)),
     "as short as a fit may be": (wide, lambda f: f[:7]),
-    "huge": (wide, lambda f: f * 1e300),
+    "huge": (wide, lambda f: f * 1e298),
     "tiny": (wide, lambda f: f * 1e-300),
     "backwards": (wide, lambda f: f[::-1]),
     "long, unsorted": (long, lambda f: f.sample(frac=1, random_state=0)),

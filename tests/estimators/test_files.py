@@ -1,10 +1,12 @@
 """Saved forecasters: whole or not at all, without data, and never executed."""
 
+import copy
 import hashlib
 import json
-import shutil
+import os
 import struct
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,19 +16,33 @@ import pandas as pd
 import pytest
 import torch
 from pandas.testing import assert_frame_equal
+from safetensors.torch import load_file, save
 from sklearn.base import clone
 from torch import nn
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.errors import DataError, ModelFileError
-from mlrforecast.estimators import _files
+from mlrforecast.estimators import _document, _storage
 from tests.estimators.frames import CONTEXT, TINY, long, wide
 
-FILES = ["config.json", "model.safetensors"]
+FILES = ["config.json", "model"]
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+    """Names in a folder; those of tensors without the digest, which must be that of the file."""
+    found = []
+    for path in folder.iterdir():
+        kind, _, digest = path.name.removesuffix(".safetensors").partition("-")
+        if path.suffix == ".safetensors":
+            assert hashlib.sha256(path.read_bytes()).hexdigest().startswith(digest)
+            assert len(digest) == 12
+        found.append(kind)
+    return sorted(found)
+
+
+def weights_file(folder: Path, kind: str = "model") -> Path:
+    (file,) = folder.glob(f"{kind}-*.safetensors")
+    return file
 
 
 @pytest.fixture
@@ -72,10 +88,11 @@ class TestRoundTrip:
         assert loaded.num_steps_ == fitted.num_steps_
         # What was loaded can be saved and loaded again.
         loaded.save(tmp_path / "again")
-        for name in FILES:
-            assert (tmp_path / "again" / name).read_bytes() == (
-                tmp_path / "model" / name
-            ).read_bytes()
+        first, second = (
+            {file.name: file.read_bytes() for file in (tmp_path / part).iterdir()}
+            for part in ("model", "again")
+        )
+        assert first == second
 
     def test_a_moved_folder_loads(self, on_wide: MLRForecaster, saved: Path) -> None:
         moved = saved.rename(saved.with_name("ümläut and space"))
@@ -98,19 +115,33 @@ class TestRoundTrip:
             wide().tz_localize("Europe/Paris"),
             wide().tz_localize("+05:30"),
             wide(freq="QS-OCT"),
+            wide().rename_axis(columns="name of columns"),
+            wide().set_axis(pd.CategoricalIndex(["u", "v"], ["v", "u", "w"], ordered=True), axis=1),
+            wide().set_axis(pd.Index(["u", "v"], dtype="string"), axis=1),
+            wide().set_axis(pd.Index([2, 1], dtype="int8"), axis=1),
             long(),
             long(ids=(3, 1, 2), names=("unique_id", "ds", "y")),
+            long().astype({"item_id": "category"}),
+            long(ids=(3, 1, 2)).astype({"item_id": "category"}),
+            long().astype({"item_id": "string"}),
+            long(ids=(3, 1, 2)).astype({"item_id": "int8"}),
+            long(ids=(3, "a", 2)),
         ],
-        ids=["wide", "int", "short", "zone", "offset", "quarters", "long", "long-int"],
+        ids=[
+            *["wide", "int", "short", "zone", "offset", "quarters", "columns", "category"],
+            *["string", "int8", "long", "long-int", "long-category", "long-int-category"],
+            *["long-string", "long-int8", "long-mixed"],
+        ],
     )
     def test_with_context_the_forecast_goes_on(self, tmp_path: Path, frame: pd.DataFrame) -> None:
         frame.iloc[-4, -1] = np.nan
         fitted = MLRForecaster(**TINY).fit(frame)
         fitted.save(tmp_path / "model", with_context=True)
-        assert names(tmp_path / "model") == ["config.json", "context.safetensors", FILES[1]]
+        assert names(tmp_path / "model") == ["config.json", "context", "model"]
         loaded = MLRForecaster.load(tmp_path / "model")
         levels = {"quantile_levels": (0.2, 0.5)}
-        assert_frame_equal(loaded.predict(**levels), fitted.predict(**levels), check_names=False)
+        assert_frame_equal(loaded.predict(**levels), fitted.predict(**levels))
+        assert_frame_equal(loaded.predict(), fitted.predict())
 
     def test_names_that_cannot_be_stored(self, tmp_path: Path) -> None:
         fitted = MLRForecaster(**TINY).fit(wide(columns=("a", 1.5)))
@@ -181,7 +212,7 @@ class TestTarget:
         files = {
             "text": {"notes.txt": "x"},
             "config": {"config.json": "{}"},
-            "config and weights": {"config.json": '{"model_type": "t5"}', FILES[1]: "w"},
+            "config and weights": {"config.json": '{"model_type": "t5"}', "model.safetensors": "w"},
             "with a note": {"notes.txt": "x"},
         }
         for name, text in files[content].items():
@@ -198,7 +229,8 @@ class TestTarget:
             on_wide.save(tmp_path / "model")
         assert (tmp_path / "model").read_text() == "x"
 
-    @pytest.mark.parametrize("stage", ["write", "hash", "rename"])
+    @pytest.mark.parametrize("name", ["model", "context", "config.json"])
+    @pytest.mark.parametrize("moment", ["fsync", "replace"])
     @pytest.mark.parametrize("earlier", [False, True])
     def test_a_failure_leaves_what_was_there(
         self,
@@ -206,36 +238,121 @@ class TestTarget:
         on_long: MLRForecaster,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
-        stage: str,
+        name: str,
+        moment: str,
         earlier: bool,
     ) -> None:
+        target = tmp_path / "model"
         if earlier:
-            on_long.save(tmp_path / "model")
-        calls = []
-
-        def full(*args: Any) -> None:
-            calls.append(args)
-            raise OSError("No space left on device")
-
-        def second_rename(self: Path, target: Path) -> Path:
-            calls.append(target)
-            if target.name == "model" and len(calls) <= 2:
-                raise OSError("No space left on device")
-            shutil.move(self, target)
-            return target
-
+            on_long.save(target)
         with monkeypatch.context() as patch:
-            if stage == "rename":
-                patch.setattr(Path, "rename", second_rename)
-            else:
-                patch.setattr(_files, {"write": "save_file", "hash": "_sha256"}[stage], full)
-            with pytest.raises(OSError, match="No space left"):
-                on_wide.save(tmp_path / "model", with_context=True)
-        assert calls
+            stop_at(patch, name, moment, OSError(28, "No space left on device", "/hidden"))
+            with pytest.raises(OSError, match="`path` cannot be written: No space") as caught:
+                on_wide.save(target, with_context=True)
+        assert caught.value.filename == str(target)
         assert names(tmp_path) == (["model"] if earlier else [])
         if earlier:
-            assert names(tmp_path / "model") == FILES
-            assert MLRForecaster.load(tmp_path / "model").predict(long()).equals(on_long.predict())
+            assert names(target) == FILES
+            assert MLRForecaster.load(target).predict(long()).equals(on_long.predict())
+
+    @pytest.mark.parametrize("name", ["model", "context", "config.json"])
+    @pytest.mark.parametrize("moment", ["fsync", "replace"])
+    @pytest.mark.parametrize("earlier", [False, True])
+    def test_a_kill_leaves_the_old_model_and_the_next_save_tidies_up(
+        self,
+        on_wide: MLRForecaster,
+        on_long: MLRForecaster,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        name: str,
+        moment: str,
+        earlier: bool,
+    ) -> None:
+        target = tmp_path / "model"
+        if earlier:
+            on_long.save(target)
+        with monkeypatch.context() as patch:
+            stop_at(patch, name, moment, KeyboardInterrupt())
+            # A killed process tidies nothing up.
+            patch.setattr(_storage, "_remove_leftovers", lambda folder: None)
+            patch.setattr(Path, "rmdir", lambda self: None)
+            with pytest.raises(KeyboardInterrupt):
+                on_wide.save(target, with_context=True)
+        assert names(tmp_path) == ["model"]
+        assert list(target.iterdir())
+        if earlier:
+            assert MLRForecaster.load(target).predict(long()).equals(on_long.predict())
+        else:
+            with pytest.raises(ModelFileError, match=r"holds no config\.json"):
+                MLRForecaster.load(target)
+        on_wide.save(target)
+        assert names(target) == FILES
+        assert MLRForecaster.load(target).predict(wide()).equals(on_wide.predict())
+
+    def test_a_changed_parameter_of_the_network_cannot_be_saved(
+        self, on_wide: MLRForecaster, tmp_path: Path
+    ) -> None:
+        changed = copy.copy(on_wide).set_params(width=16)
+        with pytest.raises(ValueError, match="`width` is 16, but the network was fitted with 8"):
+            changed.save(tmp_path / "model")
+        assert not list(tmp_path.iterdir())
+        copy.copy(on_wide).set_params(max_steps=9, seed=1).save(tmp_path / "model")
+
+    def test_a_reader_finds_the_model_that_replaced_its_own(
+        self, on_wide: MLRForecaster, on_long: MLRForecaster, saved: Path
+    ) -> None:
+        read, turns = _storage._read, []
+
+        def slow(folder: Path, name: str) -> bytes | None:
+            text = read(folder, name)
+            if name == "config.json" and len(turns) < limit:
+                turns.append(name)
+                (on_long, on_wide)[len(turns) % 2].save(folder)
+            return text
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_storage, "_read", slow)
+            limit = 2
+            assert MLRForecaster.load(saved).freq_ == "h"
+            limit = 100
+            with pytest.raises(ModelFileError, match="was replaced while it was read"):
+                MLRForecaster.load(saved)
+
+    def test_savers_and_readers_at_once(
+        self, on_wide: MLRForecaster, on_long: MLRForecaster, saved: Path
+    ) -> None:
+        expected = [fitted.predict(wide()) for fitted in (on_wide, on_long)]
+
+        def save(number: int) -> None:
+            (on_wide, on_long)[number % 2].save(saved, with_context=number % 3 == 0)
+
+        def load(number: int) -> bool:
+            loaded = MLRForecaster.load(saved).predict(wide())
+            return any(loaded.equals(forecast) for forecast in expected)
+
+        with ThreadPoolExecutor(4) as pool:
+            savers = [pool.submit(save, number) for number in range(40)]
+            assert all(pool.map(load, range(40)))
+            assert [saver.result() for saver in savers] == [None] * 40
+        assert load(0)
+        assert len(names(saved)) <= 3
+
+
+def stop_at(patch: pytest.MonkeyPatch, name: str, moment: str, error: BaseException) -> None:
+    """Fail before a file is on the disk, or before it gets its name."""
+    fsync, replace, put, current = os.fsync, Path.replace, _storage._put, [""]
+
+    def note(folder: Path, file: str, content: bytes) -> None:
+        current[0] = file
+        put(folder, file, content)
+
+    def stop(*args: Any) -> Any:
+        if current[0].startswith(name):
+            raise error
+        return (fsync if moment == "fsync" else replace)(*args)
+
+    patch.setattr(_storage, "_put", note)
+    patch.setattr(*((os, "fsync") if moment == "fsync" else (Path, "replace")), stop)
 
 
 class Doubled(nn.Module):
@@ -269,10 +386,38 @@ class TestBackbone:
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Change the configuration in place, or put what ``change`` returns in its stead."""
+    """Change the configuration in place, or put what ``change`` returns in its stead; seal it."""
     document = json.loads((folder / "config.json").read_text())
     changed = change(document)
-    (folder / "config.json").write_text(json.dumps(document if changed is None else changed))
+    document = document if changed is None else changed
+    if isinstance(document, dict) and "checksum" in document:
+        document["checksum"] = _document.checksum(document)
+    (folder / "config.json").write_text(json.dumps(document))
+
+
+def edit_tensors(folder: Path, kind: str, change: Callable[[Any], Any]) -> None:
+    """Change the tensors of a file, and list it under the digest it then has."""
+    file = weights_file(folder, kind)
+    tensors = load_file(file)
+    content = save(tensors | change(tensors))
+    file.unlink()
+    digest = hashlib.sha256(content).hexdigest()
+    name = _document.file_name(kind, digest)
+    (folder / name).write_bytes(content)
+
+    def relist(document: dict[str, Any]) -> None:
+        listed = document["sha256"].items()
+        document["sha256"] = dict(
+            (name, digest) if old == file.name else (old, value) for old, value in listed
+        )
+
+    edit(folder, relist)
+
+
+def both(document: dict[str, Any], **fields: Any) -> None:
+    """Change the parameters and the configuration alike."""
+    document["parameters"].update(fields)
+    document["config"].update(fields)
 
 
 HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -299,7 +444,23 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "unknown attention": lambda d: d["config"].update(attention="os.system"),
     "unknown loss": lambda d: d["config"].update(loss="__import__"),
     "width as text": lambda d: d["config"].update(width="8"),
-    "width of another model": lambda d: d["config"].update(width=16),
+    "width of another model": lambda d: both(d, width=16),
+    "a width for no memory": lambda d: both(d, width=10**9),
+    "a context for no memory": lambda d: both(d, context_length=10**12),
+    "a horizon for no memory": lambda d: both(d, prediction_length=10**9),
+    "layers without end": lambda d: both(d, num_layers=10**9),
+    "another horizon as parameter": lambda d: d["parameters"].update(prediction_length=7),
+    "another context as parameter": lambda d: d["parameters"].update(context_length=23),
+    "another width as parameter": lambda d: d["parameters"].update(width=16),
+    "another stride as parameter": lambda d: d["parameters"].update(patch_stride=2),
+    "other levels as parameter": lambda d: d["parameters"].update(quantile_levels=[0.5]),
+    "backwards": lambda d: d.update(freq="-1h"),
+    "standing": lambda d: d.update(freq="0h"),
+    "long frequency": lambda d: d.update(freq="h" * 10**5),
+    "negative steps": lambda d: d.update(num_steps=-1),
+    "steps in fractions": lambda d: d.update(num_steps=1.5),
+    "digest as number": lambda d: d["sha256"].update({next(iter(d["sha256"])): 1}),
+    "weights under another name": lambda d: d.update(sha256={"x": d["sha256"].popitem()[1]}),
     "stride of zero": lambda d: d["config"].update(patch_stride=0),
     "levels of zero": lambda d: d["config"].update(quantile_levels=[0] * 9),
     "levels as number": lambda d: d["config"].update(quantile_levels=3),
@@ -318,7 +479,18 @@ HOSTILE_CONTEXTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "long form": lambda d: d["context"].update(form="long"),
     "names": lambda d: d["context"].update(names=["a"]),
     "labels": lambda d: d["context"].update(labels=["a"]),
-    "labels of lists": lambda d: d["context"].update(labels=[["a"], ["b"]]),
+    "as number": lambda d: d.update(context=5),
+    "one label": lambda d: d["context"]["labels"].update(values=["a"]),
+    "labels of lists": lambda d: d["context"]["labels"].update(values=[["a"], ["b"]]),
+    "labels twice": lambda d: d["context"]["labels"].update(values=["a", "a"]),
+    "labels as times": lambda d: d["context"]["labels"].update(dtype="M8[ns]"),
+    "labels of code": lambda d: d["context"]["labels"].update(dtype="os.system"),
+    "labels of no type": lambda d: d["context"]["labels"].update(dtype={}),
+    "index name": lambda d: d["context"].update(index_name=["a"]),
+    "long time zone": lambda d: d["context"].update(time_zone="x" * 10**5),
+    "time zone as path": lambda d: d["context"].update(time_zone="../../etc/passwd"),
+    "time zone as folder": lambda d: d["context"].update(time_zone="America"),
+    "time zone as number": lambda d: d["context"].update(time_zone=5),
     "lengths": lambda d: d["context"].update(lengths=[7]),
     "negative lengths": lambda d: d["context"].update(lengths=[-1, 25]),
     "lengths as text": lambda d: d["context"].update(lengths="24"),
@@ -336,10 +508,75 @@ class TestAlteredFiles:
             MLRForecaster.load(saved)
         assert len(str(caught.value)) < 600
 
-    @pytest.mark.parametrize("key", sorted(_files.KEYS))
+    @pytest.mark.parametrize("key", sorted(_document.KEYS))
     def test_missing_parts(self, saved: Path, key: str) -> None:
-        edit(saved, lambda document: document.pop(key) and None)
-        with pytest.raises(ModelFileError):
+        edit(saved, lambda document: {k: v for k, v in document.items() if k != key})
+        with pytest.raises(ModelFileError, match=r"lacks or adds|no description"):
+            MLRForecaster.load(saved)
+
+    def test_any_change_of_the_configuration_is_found(self, saved_with_context: Path) -> None:
+        config = saved_with_context / "config.json"
+        whole = config.read_bytes()
+        random = np.random.default_rng(0)
+        for place in random.choice(len(whole), 150, replace=False):
+            text = bytearray(whole)
+            text[place] = ord("5") if text[place] != ord("5") else ord("4")
+            if whole[place : place + 1].isspace():
+                continue
+            config.write_bytes(text)
+            with pytest.raises(ModelFileError):
+                MLRForecaster.load(saved_with_context)
+        config.write_text(json.dumps(json.loads(whole), indent=4))
+        MLRForecaster.load(saved_with_context)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda w: {k: v * np.nan for k, v in w.items()},
+            lambda w: {k: v + np.inf for k, v in w.items()},
+            lambda w: {k: v.int() for k, v in w.items()},
+            lambda w: {k: v.to(torch.complex64) for k, v in w.items()},
+            lambda w: {k: v[None] for k, v in w.items()},
+            lambda w: {"another": torch.zeros(1)},
+        ],
+        ids=["nan", "inf", "int", "complex", "shape", "another"],
+    )
+    def test_weights_that_are_none(self, saved: Path, change: Callable[[Any], Any]) -> None:
+        edit_tensors(saved, "model", change)
+        with pytest.raises(ModelFileError, match="the weights"):
+            MLRForecaster.load(saved)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda t: {"values": t["values"] + np.inf},
+            lambda t: {"values": t["values"].float()},
+            lambda t: {"stamps": t["stamps"].double()},
+            lambda t: {"stamps": t["stamps"].flip(0)},
+            lambda t: {"stamps": t["stamps"] * 0},
+            lambda t: {"stamps": t["stamps"] * 0 - 2**63},
+            lambda t: {"values": t["values"][1:]},
+            lambda t: {"another": t["values"].clone()},
+        ],
+        ids=["inf", "float32", "float stamps", "backwards", "equal", "nat", "short", "another"],
+    )
+    def test_contexts_that_are_none(
+        self, saved_with_context: Path, change: Callable[[Any], Any]
+    ) -> None:
+        edit_tensors(saved_with_context, "context", change)
+        with pytest.raises(ModelFileError, match="its context"):
+            MLRForecaster.load(saved_with_context)
+
+    @pytest.mark.parametrize("name", FILES)
+    def test_pipes_and_folders_are_no_files(self, saved: Path, name: str) -> None:
+        file = weights_file(saved) if name == "model" else saved / name
+        file.unlink()
+        os.mkfifo(file)
+        with pytest.raises(ModelFileError, match=f"(holds no|lacks) {name}"):
+            MLRForecaster.load(saved)
+        file.unlink()
+        file.mkdir()
+        with pytest.raises(ModelFileError, match=f"(holds no|lacks) {name}"):
             MLRForecaster.load(saved)
 
     @pytest.mark.parametrize("change", HOSTILE_CONTEXTS.values(), ids=HOSTILE_CONTEXTS)
@@ -360,13 +597,13 @@ class TestAlteredFiles:
 
     @pytest.mark.parametrize("name", FILES)
     def test_missing_files_are_named(self, saved: Path, name: str) -> None:
-        (saved / name).unlink()
-        with pytest.raises(ModelFileError, match=name):
+        (weights_file(saved) if name == "model" else saved / name).unlink()
+        with pytest.raises(ModelFileError, match=f"(holds no|lacks) {name}"):
             MLRForecaster.load(saved)
 
     @pytest.mark.parametrize("how", ["cut", "flipped", "longer", "empty"])
     def test_altered_weights(self, saved: Path, how: str) -> None:
-        file = saved / "model.safetensors"
+        file = weights_file(saved)
         content = bytearray(file.read_bytes())
         content[-3] ^= 1
         altered = {
@@ -376,17 +613,18 @@ class TestAlteredFiles:
             "empty": b"",
         }
         file.write_bytes(bytes(altered[how]))
-        with pytest.raises(ModelFileError, match=r"model.safetensors .* altered or cut short"):
+        with pytest.raises(ModelFileError, match=r"model-.* was altered or cut short"):
             MLRForecaster.load(saved)
 
     @pytest.mark.parametrize("content", [b"no tensors", b"\xff" * 64, b""])
     def test_weights_in_another_format_under_their_own_hash(
         self, saved: Path, content: bytes
     ) -> None:
-        (saved / "model.safetensors").write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
-        edit(saved, lambda document: document["sha256"].update({"model.safetensors": digest}))
-        with pytest.raises(ModelFileError, match=r"model.safetensors .* cannot be read"):
+        name = _document.file_name("model", digest)
+        (saved / name).write_bytes(content)
+        edit(saved, lambda document: document.update(sha256={name: digest}))
+        with pytest.raises(ModelFileError, match=r"model-.* cannot be read"):
             MLRForecaster.load(saved)
 
     def test_another_format_says_which(self, saved: Path) -> None:
@@ -401,3 +639,20 @@ class TestAlteredFiles:
                 MLRForecaster.load(tmp_path / name)
         with pytest.raises(ModelFileError, match=r"holds no config.json: it is no forecaster"):
             MLRForecaster.load(tmp_path)
+
+
+def test_every_file_follows_the_umask(on_wide: MLRForecaster, tmp_path: Path) -> None:
+    """A colleague in the same group can read all of a model, or none of it."""
+    old = os.umask(0o022)
+    try:
+        on_wide.save(tmp_path / "model", with_context=True)
+    finally:
+        os.umask(old)
+    modes = {file.stat().st_mode & 0o777 for file in (tmp_path / "model").iterdir()}
+    assert modes == {0o644}
+
+
+def test_a_folder_in_place_of_the_description_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model" / "config.json").mkdir(parents=True)
+    with pytest.raises(ModelFileError, match=r"holds no config\.json"):
+        MLRForecaster.load(tmp_path / "model")

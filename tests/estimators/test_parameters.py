@@ -268,3 +268,32 @@ def test_a_failed_fit_leaves_the_earlier_one(on_wide: MLRForecaster) -> None:
     with pytest.raises(DataError):
         fitted.fit(wide().iloc[:5])
     assert fitted.predict().equals(on_wide.predict())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"width": 0}, "'width' parameter"),
+        ({"width": True}, "`width` must be a number"),
+        ({"width": 30}, "`num_heads` must divide the width"),
+        ({"ranks": (1, 1)}, "ranks"),
+        ({"ranks": (2, 2), "block_sizes": (None, 4, 2)}, "block_sizes"),
+        ({"patch_length": 25}, "`patch_length` must be at most"),
+        ({"patch_length": 4, "patch_stride": 5}, "`patch_stride` must be at most"),
+        ({"quantile_levels": (0.9, 0.1)}, "`quantile_levels` must increase"),
+        ({"accelerator": "mps"}, "`accelerator` is 'mps'"),
+    ],
+)
+def test_parameters_are_checked_without_data(parameters: dict[str, Any], message: str) -> None:
+    changed = TINY | {"num_heads": 4 if "width" in parameters else 2} | parameters
+    with pytest.raises((ValueError, TypeError), match=message):
+        MLRForecaster(**changed).check_parameters()
+    with pytest.raises((ValueError, TypeError), match=message):
+        MLRForecaster(**changed).fit(wide())
+
+
+def test_checking_parameters_of_any_size_takes_no_memory_and_draws_nothing() -> None:
+    before = torch.get_rng_state()
+    MLRForecaster(**TINY | {"width": 2 * 10**6}).check_parameters()
+    MLRForecaster(**TINY | {"context_length": None}, backbone=Scale()).check_parameters()
+    assert torch.equal(torch.get_rng_state(), before)

@@ -2,11 +2,13 @@
 
 import logging
 import os
+import random
 import signal
 import threading
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -273,6 +275,28 @@ def test_an_exit_that_is_none_of_lightning_passes(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(pl.Trainer, "fit", leave)
     with pytest.raises(SystemExit, match="3"):
         run(model_of())
+
+
+def test_runs_in_threads_take_turns_and_leave_nothing_behind(odd_levels: dict[str, int]) -> None:
+    def weights(seed: int) -> torch.Tensor:
+        with isolated_seed(seed):
+            model = model_of(seed, dropout=0.5)
+            run(model, seed=seed)
+        return torch.cat([value.flatten() for value in model.state_dict().values()])
+
+    alone = [weights(seed) for seed in range(4)]
+    filters = list(warnings.filters)
+    states = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002
+    drawn = torch.get_rng_state()
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(weights, range(4)))
+        # Runs that nobody seeded change the levels of loggers and the filters all the same.
+        list(pool.map(lambda seed: run(model_of(seed)), range(4)))
+    assert all(torch.equal(one, other) for one, other in zip(alone, together, strict=True))
+    assert warnings.filters == filters
+    assert levels_now() == odd_levels
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == states  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), drawn)
 
 
 def test_training_works_in_a_thread() -> None:

@@ -1,0 +1,201 @@
+"""A folder that holds a whole model at every moment, the old one or the new one.
+
+Files of tensors are named after their content, and ``config.json`` names them; it is replaced
+last, in one step. Whoever reads it finds a complete model, however a save ended.
+"""
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+
+from mlrforecast._core.errors import ModelFileError
+from mlrforecast.estimators._document import (
+    CONFIG,
+    file_name,
+    is_ours,
+    listed_files,
+    read_document,
+    write_document,
+)
+
+try:
+    import fcntl
+except ImportError:
+    # Windows has no such locks: there, two savers into one folder must take turns themselves.
+    fcntl = None  # type: ignore[assignment]
+
+Tensors = dict[str, torch.Tensor]
+
+DRAFT = ".mlrforecast-draft-"
+LEFTOVER = re.compile(r"(model|context)-[0-9a-f]{12}\.safetensors|\.mlrforecast-draft-[0-9a-f]{16}")
+ATTEMPTS = 5
+
+
+def write_model(path: Path, document: dict[str, Any], tensors: dict[str, Tensors]) -> None:
+    """Write a model into a new folder, or over an earlier one; an OSError names ``path``."""
+    contents = {kind: safetensors.torch.save(parts) for kind, parts in tensors.items()}
+    digests = {kind: hashlib.sha256(content).hexdigest() for kind, content in contents.items()}
+    files = {file_name(kind, digests[kind]): content for kind, content in contents.items()}
+    listed = dict(zip(files, digests.values(), strict=True))
+    files[CONFIG] = write_document({**document, "sha256": listed})
+    try:
+        _write_files(path, files)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        # A name that was asked for instead of one that was made up here; the class follows errno.
+        reason = f"`path` cannot be written: {error.strerror}"
+        raise OSError(error.errno, reason, str(path)) from error
+
+
+def _write_files(folder: Path, files: dict[str, bytes]) -> None:
+    """Write files in order, the description last; what is listed nowhere then goes."""
+    _check_target(folder)
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with _locked(folder):
+            _remove_leftovers(folder)
+            try:
+                for name, content in files.items():
+                    _put(folder, name, content)
+            finally:
+                _remove_leftovers(folder)
+    except BaseException:
+        if made:
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+
+
+def _put(folder: Path, name: str, content: bytes) -> None:
+    """Let a file appear whole, and on the disk."""
+    draft = folder / f"{DRAFT}{secrets.token_hex(8)}"
+    with draft.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(folder / name)
+    with _opened(folder) as number:
+        if number is not None:
+            os.fsync(number)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove drafts, and files of tensors that the description does not list."""
+    try:
+        listed = listed_files((folder / CONFIG).read_bytes())
+    except FileNotFoundError:
+        listed = set()
+    except (OSError, ValueError, LookupError, TypeError):
+        return
+    for file in list(folder.iterdir()):
+        if LEFTOVER.fullmatch(file.name) and file.name not in listed:
+            with suppress(OSError):
+                file.unlink()
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """Open a folder itself, where the system can."""
+    if os.name != "posix":
+        yield None
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one saver at a time into a folder; the lock ends with the process and leaves no file."""
+    with _opened(folder) as number:
+        if number is not None:
+            # Some network drives know no locks.
+            with suppress(OSError):
+                fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+
+
+def _check_target(folder: Path) -> None:
+    """Refuse to write over anything but an earlier model, what is left of one, or nothing."""
+    if not folder.exists() or (folder.is_dir() and _is_ours(folder)):
+        return
+    raise FileExistsError(
+        f"`path` {str(folder)!r} exists and is no saved forecaster; it is left alone. "
+        "Name a new folder."
+    )
+
+
+def _is_ours(folder: Path) -> bool:
+    """Tell whether a folder holds nothing but what saving a forecaster leaves there."""
+    names = {file.name for file in folder.iterdir()}
+    if not all(LEFTOVER.fullmatch(name) for name in names - {CONFIG}):
+        return False
+    config = folder / CONFIG
+    return CONFIG not in names or (config.is_file() and is_ours(config.read_bytes()))
+
+
+def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, Tensors]]:
+    """Read the description and, by kind, the tensors of a model, all of one save."""
+    seen: set[bytes] = set()
+    missing = ""
+    for _ in range(ATTEMPTS):
+        text = _read(folder, CONFIG)
+        if text is None:
+            raise ModelFileError(f"{str(folder)!r} holds no {CONFIG}: it is no forecaster.")
+        seen.add(text)
+        document = read_document(folder, text)
+        tensors = {}
+        for name, digest in document["sha256"].items():
+            content = _read(folder, name)
+            if content is None:
+                # A saver may have replaced the model since: its description says what is there.
+                missing = name
+                break
+            tensors[name.split("-")[0]] = _decode(folder, name, content, digest)
+        else:
+            return document, tensors
+    if len(seen) > 1:
+        raise ModelFileError(
+            f"The model in {str(folder)!r} was replaced while it was read. Load it again."
+        )
+    raise ModelFileError(f"{str(folder)!r} lacks {missing}.")
+
+
+def _read(folder: Path, name: str) -> bytes | None:
+    """Return what a file holds, None if there is no such file."""
+    file = folder / name
+    try:
+        # Neither a folder nor a pipe, which would never end.
+        return file.read_bytes() if file.is_file() else None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ModelFileError(
+            f"{name} in {str(folder)!r} cannot be read: {error.strerror}."
+        ) from error
+
+
+def _decode(folder: Path, name: str, content: bytes, digest: str) -> Tensors:
+    """Return the tensors of a file, which must have the listed digest."""
+    found = hashlib.sha256(content).hexdigest()
+    if found != digest:
+        raise ModelFileError(
+            f"{name} in {str(folder)!r} was altered or cut short: its sha256 is {found}, "
+            f"{CONFIG} says {digest}."
+        )
+    try:
+        return dict(safetensors.torch.load(content))
+    except (safetensors.SafetensorError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise ModelFileError(f"{name} in {str(folder)!r} cannot be read: {error}") from error
