@@ -22,7 +22,7 @@ from torch import nn
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.errors import DataError, ModelFileError
-from mlrforecast.estimators import _document, _storage
+from mlrforecast.estimators import _document, _files, _storage
 from tests.estimators.frames import CONTEXT, TINY, long, wide
 
 FILES = ["config.json", "model"]
@@ -507,6 +507,15 @@ class TestAlteredFiles:
         with pytest.raises(ModelFileError, match="model'") as caught:
             MLRForecaster.load(saved)
         assert len(str(caught.value)) < 600
+
+    @pytest.mark.parametrize("field", ["width", "context_length", "prediction_length"])
+    def test_shapes_are_compared_before_a_model_is_built(
+        self, saved: Path, monkeypatch: pytest.MonkeyPatch, field: str
+    ) -> None:
+        edit(saved, lambda document: both(document, **{field: 10**9}))
+        monkeypatch.setattr(_files, "build_model", lambda *_: pytest.fail("a model was built"))
+        with pytest.raises(ModelFileError, match="the weights do not fit"):
+            MLRForecaster.load(saved)
 
     @pytest.mark.parametrize("key", sorted(_document.KEYS))
     def test_missing_parts(self, saved: Path, key: str) -> None:
