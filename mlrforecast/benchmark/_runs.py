@@ -87,7 +87,7 @@ def check_options(task: Task, runs: Sequence[Run]) -> None:
         if run.model in FLOORS:
             continue
         forecaster = _forecaster(task, run)
-        forecaster._validate_params()
+        forecaster.check_parameters()
         context = forecaster.get_params(deep=False).get("context_length")
         most = min(len(run.split.train), run.split.scored.start, run.split.validation.start)
         if context is not None and context > most:

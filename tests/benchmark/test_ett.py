@@ -31,7 +31,7 @@ class LastValue:
     def get_params(self, deep=True):
         return dict(self.parameters)
 
-    def _validate_params(self):
+    def check_parameters(self):
         pass
 
     def fit(self, X):
@@ -267,3 +267,19 @@ def test_run_errors_name_the_argument(small):
     with pytest.raises(ValueError, match="`horizons` must be at most 168"):
         run_ett(EttConfig(dataset="synthetic", horizons=(169,)))
     assert FITS == []
+
+
+def test_options_that_do_not_fit_each_other_are_refused_before_the_log(tmp_path, monkeypatch):
+    """Heads that do not divide the width: nothing is scored, logged or written."""
+    monkeypatch.setattr(_runs, "MLRForecaster", MLRForecaster)
+    config = EttConfig(
+        dataset="synthetic",
+        horizons=(24,),
+        attention=("mlr",),
+        seeds=1,
+        final=True,
+        options={"width": 10, "num_heads": 4},
+    )
+    with pytest.raises(ValueError, match="num_heads"):
+        run_ett(config, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
