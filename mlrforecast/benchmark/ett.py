@@ -220,7 +220,6 @@ def _task(config: EttConfig, folder: Path | None, jobs: int) -> Task:
         "seeds": config.seeds,
         "target": config.target,
         "final": config.final,
-        "root": None if config.root is None else Path(config.root),
         "set": tuple(f"{name}={value}" for name, value in config.options.items()),
         # Training times mean something else where runs share a machine.
         "jobs": jobs if jobs > 1 else None,

@@ -1,6 +1,7 @@
 """Commands and their options; what they run is imported when they run."""
 
 import ast
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,6 +61,9 @@ class _Words(click.ParamType[tuple[object, ...]]):
 )
 def main(traceback: bool) -> None:
     """Forecast time series with multi-level low-rank (MLR) attention."""
+    # Read when torch is loaded: threads that wait actively for each other make small fits many
+    # times slower where other programs use the cores too.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 @main.command()
