@@ -172,7 +172,10 @@ def test_an_unexpected_error_keeps_its_traceback(run, monkeypatch):
         (["--horizons", "96,x"], "'96,x' is not a list of whole numbers"),
         (["--set", "width"], "must be NAME=VALUE, got 'width'"),
         (["--set", "seed=3"], "`options` must not hold ['seed']"),
-        (["--set", "widht=3"], "`options` must hold arguments of MLRForecaster only"),
+        (
+            ["--dataset", "synthetic", "--horizons", "24", "--set", "widht=3"],
+            "`options` must hold arguments of MLRForecaster only",
+        ),
         (["--attention", "mrl"], "`attention` must hold names of ['mlr'"),
         (["--horizons", "96,96"], "`horizons` must hold distinct entries"),
         (["--seeds", "0"], "0 is not in the range"),
