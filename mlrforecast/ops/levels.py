@@ -2,12 +2,13 @@
 
 import itertools
 import math
-import operator
 from collections.abc import Sequence
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
+
+from mlrforecast.ops._checks import LARGEST, entries, integer, positive, positives
 
 __all__ = [
     "block_ids",
@@ -65,19 +66,21 @@ def check_levels(
     >>> check_levels(96, (6, 2), num_blocks=(1, 8))
     ((6, 2), (None, 12))
     """
-    length = _positive(length, "length")
-    checked = tuple(_positive(rank, f"ranks[{lvl}]") for lvl, rank in enumerate(ranks))
+    length = positive(length, "length")
+    checked = positives(ranks, "ranks")
     if not checked:
         raise ValueError("`ranks` must name at least one level, got an empty sequence.")
     if block_sizes is not None and num_blocks is not None:
         raise ValueError("Give `block_sizes` or `num_blocks`, not both.")
     if num_blocks is not None:
-        _check_count(num_blocks, "num_blocks", len(checked))
-        return checked, _sizes_of_counts(length, num_blocks)
+        counts = positives(num_blocks, "num_blocks")
+        _check_count(counts, "num_blocks", len(checked))
+        return checked, _sizes_of_counts(length, counts)
     if block_sizes is None:
         return checked, halving_block_sizes(length, len(checked))
-    _check_count(block_sizes, "block_sizes", len(checked))
-    return checked, _check_sizes(block_sizes)
+    sizes = _check_sizes(block_sizes)
+    _check_count(sizes, "block_sizes", len(checked))
+    return checked, sizes
 
 
 def halving_block_sizes(length: int, num_levels: int) -> tuple[int | None, ...]:
@@ -110,7 +113,7 @@ def halving_block_sizes(length: int, num_levels: int) -> tuple[int | None, ...]:
     >>> halving_block_sizes(100, 4)
     (None, 52, 26, 13)
     """
-    length, num_levels = _positive(length, "length"), _positive(num_levels, "num_levels")
+    length, num_levels = positive(length, "length"), positive(num_levels, "num_levels")
     finest = -(-length // 2 ** (num_levels - 1))
     return (None, *(finest * 2**lvl for lvl in range(num_levels - 2, -1, -1)))
 
@@ -147,7 +150,7 @@ def newest_whole_offset(length: int, block_sizes: Sequence[int | None]) -> int:
     tensor([[0, 0, 1, 1, 1, 1, 2, 2, 2, 2]])
     """
     finite = [size for size in _check_sizes(block_sizes) if size is not None]
-    return -_positive(length, "length") % math.lcm(*finite)
+    return -positive(length, "length") % math.lcm(*finite)
 
 
 def block_ids(
@@ -177,7 +180,8 @@ def block_ids(
     Raises
     ------
     ValueError
-        If ``length`` or a block size is less than 1, the sizes grow, or ``offset`` is negative.
+        If ``length`` or a block size is less than 1, the sizes grow, or ``offset`` is negative
+        or above ``2**62``.
 
     Examples
     --------
@@ -188,9 +192,13 @@ def block_ids(
     """
     sizes = _check_sizes(block_sizes)
     offset = check_offset(offset)
-    steps = torch.arange(_positive(length, "length"), device=device)
+    steps = torch.arange(positive(length, "length"), device=device)
     zeros = torch.zeros_like(steps)
-    return torch.stack([zeros if size is None else (steps + offset) // size for size in sizes])
+    # A size beyond int64 covers all that can be counted, as the largest int64 does.
+    largest = torch.iinfo(torch.int64).max
+    return torch.stack(
+        [zeros if size is None else (steps + offset) // min(size, largest) for size in sizes]
+    )
 
 
 def shared_levels(
@@ -221,7 +229,8 @@ def shared_levels(
     Raises
     ------
     ValueError
-        If ``length`` or a block size is less than 1, the sizes grow, or ``offset`` is negative.
+        If ``length`` or a block size is less than 1, the sizes grow, or ``offset`` is negative
+        or above ``2**62``.
 
     Examples
     --------
@@ -306,14 +315,19 @@ def level_flops(
     ranks, sizes = check_levels(length, ranks, block_sizes, num_blocks=num_blocks)
     spans = (length if size is None else min(size, length) for size in sizes)
     per_head = sum(rank * span for rank, span in zip(ranks, spans, strict=True))
-    return _positive(num_heads, "num_heads") * per_head
+    return positive(num_heads, "num_heads") * per_head
 
 
 def check_offset(offset: int) -> int:
-    """Return ``offset`` if it is an integer of at least 0."""
-    value = _integer(offset, "offset")
+    """Return ``offset`` if it is an integer of at least 0 that can be counted on."""
+    value = integer(offset, "offset")
     if value < 0:
         raise ValueError(f"`offset` must be at least 0, got {value}.")
+    if value > LARGEST:
+        raise ValueError(
+            f"`offset` must be at most 2**62, got {value}. "
+            "Take it modulo the least common multiple of the block sizes."
+        )
     return value
 
 
@@ -332,9 +346,8 @@ def whole_where_covering(
     return (*[None] * count, *block_sizes[count:])
 
 
-def _sizes_of_counts(length: int, num_blocks: Sequence[int]) -> tuple[int | None, ...]:
+def _sizes_of_counts(length: int, counts: tuple[int, ...]) -> tuple[int | None, ...]:
     """Turn numbers of blocks into sizes, built up from the finest so that they nest if they can."""
-    counts = tuple(_positive(n, f"num_blocks[{lvl}]") for lvl, n in enumerate(num_blocks))
     if any(a > b for a, b in itertools.pairwise(counts)):
         raise ValueError(f"`num_blocks` must not shrink from coarse to fine, got {counts}.")
     sizes: list[int] = []
@@ -349,8 +362,8 @@ def _sizes_of_counts(length: int, num_blocks: Sequence[int]) -> tuple[int | None
 def _check_sizes(block_sizes: Sequence[int | None]) -> tuple[int | None, ...]:
     """Check that sizes are whole numbers of steps, or None, and never grow."""
     sizes = tuple(
-        None if size is None else _positive(size, f"block_sizes[{lvl}]")
-        for lvl, size in enumerate(block_sizes)
+        None if size is None else positive(size, f"block_sizes[{lvl}]")
+        for lvl, size in enumerate(entries(block_sizes, "block_sizes"))
     )
     limits = [math.inf if size is None else size for size in sizes]
     if any(a < b for a, b in itertools.pairwise(limits)):
@@ -368,21 +381,3 @@ def _check_count(entries: Sequence[object], name: str, num_levels: int) -> None:
             f"`{name}` must have one entry for each of the {num_levels} ranks, "
             f"got {len(entries)}: {tuple(entries)}."
         )
-
-
-def _positive(value: int, name: str) -> int:
-    """Return ``value`` if it is an integer of at least 1."""
-    number = _integer(value, name)
-    if number < 1:
-        raise ValueError(f"`{name}` must be at least 1, got {number}.")
-    return number
-
-
-def _integer(value: int, name: str) -> int:
-    """Return ``value`` as an int, refusing bools and floats."""
-    if isinstance(value, bool):
-        raise TypeError(f"`{name}` must be an integer, got {value!r}.")
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"`{name}` must be an integer, got {value!r}.") from None

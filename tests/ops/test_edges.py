@@ -1,10 +1,20 @@
 """Calls at the edges, each of which once failed or gave a wrong number."""
 
+import numpy as np
 import pytest
 import torch
 
 from mlrforecast._core.errors import BackendError
-from mlrforecast.ops import explain_backend, mlr_attention
+from mlrforecast.ops import (
+    block_ids,
+    check_levels,
+    explain_backend,
+    is_nested,
+    level_scales,
+    mlr_attention,
+    mlr_scores,
+    standard_attention,
+)
 
 BACKENDS = ("reference", "expanded", "hierarchical")
 
@@ -67,3 +77,106 @@ def test_the_reference_compiles_for_any_length():
     for length in (5, 8):
         q, k, v = draw(3, 1, 1, length, 4)
         torch.testing.assert_close(compiled(q, k, v), attend(q, k, v))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ranks": 4}, "`ranks` must be a sequence with one entry for each level, got 4"),
+        ({"block_sizes": 8}, "`block_sizes` must be a sequence .* got 8"),
+        ({"num_blocks": 2}, "`num_blocks` must be a sequence .* got 2"),
+        ({"level_scale": 0.5}, "`level_scale` must be a sequence .* got 0.5"),
+        ({"level_scale": None}, "`level_scale` must be a sequence .* got None"),
+        ({"level_scale": (1.0, "2")}, r"`level_scale\[1\]` must be a number, got '2'"),
+        ({"level_scale": (1.0, None)}, r"`level_scale\[1\]` must be a number, got None"),
+        ({"dropout_p": "0.1"}, "`dropout_p` must be a number, got '0.1'"),
+        ({"key_mask": [[True] * 8]}, "`key_mask` must be a torch.Tensor, got a list"),
+    ],
+)
+def test_an_option_of_a_wrong_type_is_named(options, message, own_errors):
+    x = draw(1, 1, 8, 4)
+    arguments = {"ranks": (2, 2)} | options
+    for call in (mlr_attention, explain_backend):
+        with pytest.raises(TypeError, match=message):
+            call(x, x, x, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("convert", "error", "message"),
+    [
+        (np.asarray, TypeError, "`{}` must be a torch.Tensor, got a ndarray. Convert it"),
+        (lambda x: x.to("meta"), ValueError, "`{}` must be on a device that holds data, got meta"),
+    ],
+)
+def test_what_holds_no_tensor_data_is_named(convert, error, message, own_errors):
+    x = draw(1, 1, 8, 4)
+    for name in "qkv":
+        tensors = {key: convert(x) if key == name else x for key in "qkv"}
+        for call in (mlr_attention, explain_backend):
+            with pytest.raises(error, match=message.format(name)):
+                call(**tensors, ranks=(2, 2))
+        with pytest.raises(error, match=message.format(name)):
+            standard_attention(**tensors)
+    with pytest.raises(error, match=message.format("k")):
+        mlr_scores(x, convert(x), ranks=(2, 2))
+
+
+def test_eight_bit_floats_are_refused(own_errors):
+    x = draw(1, 1, 8, 4).to(torch.float8_e4m3fn)
+    for call in (lambda: mlr_attention(x, x, x, ranks=(4,)), lambda: standard_attention(x, x, x)):
+        with pytest.raises(TypeError, match=r"16 bits or more, got torch\.float8_e4m3fn"):
+            call()
+
+
+def test_levels_that_are_no_sequence_are_named(own_errors):
+    for call in (lambda: is_nested(4), lambda: block_ids(8, 4), lambda: check_levels(8, (2,), 4)):
+        with pytest.raises(TypeError, match="`block_sizes` must be a sequence"):
+            call()
+    with pytest.raises(TypeError, match="`ranks` must be a sequence"):
+        level_scales(4)
+    with pytest.raises(ValueError, match=r"`ranks\[1\]` must be at least 1, got 0"):
+        level_scales((4, 0))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_offsets_up_to_the_limit_count_and_larger_ones_are_refused(backend):
+    q, k, v = draw(3, 1, 1, 8, 4)
+    options = {"ranks": (2, 2), "block_sizes": (10**20, 3), "backend": backend}
+    for offset in (0, 2**62):
+        out = mlr_attention(q, k, v, offset=offset, **options)
+        small = mlr_attention(q, k, v, offset=offset % 3, **options)
+        torch.testing.assert_close(out, small, atol=1e-12, rtol=0)
+    with pytest.raises(ValueError, match=r"`offset` must be at most 2\*\*62, got 1000000"):
+        mlr_attention(q, k, v, offset=10**20, **options)
+
+
+def test_blocks_beyond_int64_cover_everything():
+    assert block_ids(3, (2**63, 2), offset=1).tolist() == [[0, 0, 0], [0, 1, 1]]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("scales", [(1e-12, 1.0, 1e12), (1e12, 1.0, 1e-12)])
+@pytest.mark.parametrize("shared", [False, True])
+def test_scales_far_apart_stay_exact(backend, scales, shared):
+    """Small queries on the level with the large factor, so that every level matters."""
+    columns = torch.tensor([1 / s for s in scales], dtype=torch.float64).repeat_interleave(2)
+    q, k, v = draw(3, 1, 2, 16, 6)
+    options = {"ranks": (2, 2, 2), "divide_by_shared_levels": shared}
+    out = mlr_attention(q * columns, k, v, level_scale=scales, backend=backend, **options)
+    plain = mlr_attention(q, k, v, level_scale=(1.0,) * 3, backend="reference", **options)
+    torch.testing.assert_close(out, plain, atol=1e-12, rtol=0)
+
+
+def double_backward(backend):
+    x = draw(1, 1, 8, 4).requires_grad_()
+    out = mlr_attention(x, x, x, ranks=(2, 2), backend=backend)
+    (grad,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+    grad.square().sum().backward()
+    return x.grad
+
+
+def test_only_the_reference_is_differentiable_twice():
+    assert double_backward("reference").isfinite().all()
+    for backend in ("expanded", "hierarchical"):
+        with pytest.raises(RuntimeError, match=r"not implemented|differentiate twice"):
+            double_backward(backend)

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from mlrforecast.ops._checks import check_tensor, number
 from mlrforecast.ops.levels import (
     check_levels,
     check_offset,
@@ -20,6 +21,8 @@ __all__ = ["AttentionCase", "Link", "Unshared", "build_case", "check_key_mask", 
 
 Link: TypeAlias = Literal["softmax", "identity"]
 Unshared: TypeAlias = Literal["mask", "zero"]
+
+_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,6 +104,7 @@ def build_case(
         )
     _check_choice(unshared, "unshared", ("mask", "zero"))
     _check_choice(link, "link", ("softmax", "identity"))
+    dropout_p = number(dropout_p, "dropout_p")
     if not 0.0 <= dropout_p < 1.0:
         raise ValueError(f"`dropout_p` must lie in [0, 1), got {dropout_p}.")
     offset = check_offset(offset)
@@ -118,7 +122,7 @@ def build_case(
         divide_by_shared_levels=divide_by_shared_levels,
         unshared=unshared,
         link=link,
-        dropout_p=float(dropout_p),
+        dropout_p=dropout_p,
         dtype=q.dtype,
         device=q.device,
     )
@@ -133,9 +137,9 @@ def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
         )
     if min(q.shape) < 1 or v.shape[-1] < 1:
         raise ValueError(f"`q` and `v` must not be empty, got {tuple(q.shape)}, {tuple(v.shape)}.")
-    if not (q.dtype == k.dtype == v.dtype) or not q.is_floating_point():
+    if not (q.dtype == k.dtype == v.dtype) or q.dtype not in _DTYPES:
         raise TypeError(
-            "`q`, `k` and `v` must have one floating-point dtype, got "
+            "`q`, `k` and `v` must have one floating-point dtype of 16 bits or more, got "
             f"{q.dtype}, {k.dtype} and {v.dtype}. Cast them, or run under torch.autocast."
         )
     if not (q.device == k.device == v.device):
@@ -148,6 +152,7 @@ def check_key_mask(key_mask: Tensor | None, q: Tensor) -> None:
     """Check that a key mask says yes or no to every key of ``q``'s sequences."""
     if key_mask is None:
         return
+    check_tensor(key_mask, "key_mask")
     expected = (q.shape[0], q.shape[2])
     if key_mask.dtype != torch.bool or tuple(key_mask.shape) != expected:
         raise ValueError(

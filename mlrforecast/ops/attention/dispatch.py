@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mlrforecast._core.errors import BackendError
+from mlrforecast.ops._checks import check_tensor
 from mlrforecast.ops.attention import expanded, hierarchical, reference
 from mlrforecast.ops.attention._case import (
     AttentionCase,
@@ -121,7 +122,8 @@ def mlr_attention(
     dropout_p : float in [0, 1), default 0
         Share of the weights that is dropped.
     backend : {"auto", "reference", "expanded", "hierarchical"}, default "auto"
-        What computes it; all compute the same function. See :func:`explain_backend`.
+        What computes it; all compute the same function. See :func:`explain_backend`. Only
+        ``"reference"`` can be differentiated twice or run under the transforms of ``torch.func``.
 
     Returns
     -------
@@ -133,7 +135,7 @@ def mlr_attention(
     ValueError
         If shapes, levels or options are not valid.
     TypeError
-        If the dtypes differ or are not floating-point.
+        If an argument is of the wrong type, or the dtypes differ or are not floating-point.
     BackendError
         If ``backend`` names one that cannot serve the call; the message says why.
 
@@ -294,7 +296,7 @@ def _choose(case: AttentionCase, backend: str) -> BackendChoice:
     if backend == "auto":
         name, reason = _best(case, refused)
         return BackendChoice(name=name, reason=reason, refused=refused)
-    if backend not in _BACKENDS:
+    if backend not in tuple(_BACKENDS):
         raise ValueError(
             f"`backend` must be one of auto, {', '.join(sorted(_BACKENDS))}; got {backend!r}."
         )
@@ -331,9 +333,12 @@ def _best(case: AttentionCase, refused: dict[str, str]) -> tuple[str, str]:
     return "reference", "the only one that can serve this call"
 
 
-def _follow_autocast(*tensors: Tensor) -> tuple[Tensor, ...]:
+def _follow_autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
     """Cast float32 and lower inputs to the autocast dtype, as PyTorch's own attention does."""
-    device = tensors[0].device.type
+    tensors = (q, k, v)
+    for name, x in zip("qkv", tensors, strict=True):
+        check_tensor(x, name)
+    device = q.device.type
     if not torch.is_autocast_enabled(device):
         return tensors
     dtype = torch.get_autocast_dtype(device)

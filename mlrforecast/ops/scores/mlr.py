@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mlrforecast.ops._checks import check_tensor, entries, number, positives
 from mlrforecast.ops.levels import block_ids, check_levels
 
 __all__ = ["LevelScale", "level_scales", "mlr_scores"]
@@ -42,7 +43,10 @@ def level_scales(
     Raises
     ------
     ValueError
-        If the name is unknown, or numbers are not positive and finite, one per level.
+        If the name is unknown, numbers are not positive and finite, one per level, or a rank is
+        less than 1.
+    TypeError
+        If an argument is not a sequence of numbers.
 
     Examples
     --------
@@ -51,6 +55,7 @@ def level_scales(
     >>> level_scales((4, 12), "inverse_sqrt_width", divide_by_num_levels=True)
     (0.125, 0.125)
     """
+    ranks = positives(ranks, "ranks")
     divisor = len(ranks) if divide_by_num_levels else 1
     if isinstance(level_scale, str):
         rules = {
@@ -64,7 +69,10 @@ def level_scales(
                 f"got {level_scale!r}."
             )
         return tuple(scale / divisor for scale in rules[level_scale])
-    scales = tuple(float(scale) for scale in level_scale)
+    scales = tuple(
+        number(scale, f"level_scale[{lvl}]")
+        for lvl, scale in enumerate(entries(level_scale, "level_scale"))
+    )
     if len(scales) != len(ranks) or not all(0 < scale < math.inf for scale in scales):
         raise ValueError(
             f"`level_scale` must hold one positive finite number for each of the {len(ranks)} "
@@ -115,6 +123,8 @@ def mlr_scores(
     ------
     ValueError
         If the levels are not valid or ``sum(ranks) != R``.
+    TypeError
+        If ``q`` or ``k`` is not a tensor, or an entry of an option is not a number.
 
     References
     ----------
@@ -129,6 +139,8 @@ def mlr_scores(
     >>> mlr_scores(q, k, ranks=(2, 1))[0, 0, 0]
     tensor([2., 2., 1., 1.])
     """
+    for name, x in (("q", q), ("k", k)):
+        check_tensor(x, name)
     length, width = q.shape[-2:]
     ranks, sizes = check_levels(length, ranks, block_sizes, num_blocks=num_blocks)
     if sum(ranks) != width:
