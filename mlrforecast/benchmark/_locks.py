@@ -2,15 +2,11 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-try:
-    import fcntl
-except ImportError:
-    # Windows has no such locks; a line is appended with one write there too.
-    fcntl = None  # type: ignore[assignment]
+from mlrforecast._core.locks import lock_file
 
 
 @contextmanager
@@ -23,10 +19,7 @@ def locked(path: Path, *, write: bool = False) -> Iterator[BinaryIO]:
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT if write else os.O_RDONLY
     # Unbuffered, so that what is written in one call goes out in one call.
     with open(os.open(path, flags | _BINARY, 0o644), "r+b" if write else "rb", buffering=0) as file:
-        if fcntl is not None:
-            # Some network drives know no locks.
-            with suppress(OSError):
-                fcntl.flock(file, fcntl.LOCK_EX if write else fcntl.LOCK_SH)
+        lock_file(file.fileno(), shared=not write)
         yield file
 
 

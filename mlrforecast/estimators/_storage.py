@@ -17,6 +17,7 @@ import safetensors.torch
 import torch
 
 from mlrforecast._core.errors import ModelFileError
+from mlrforecast._core.locks import lock_file
 from mlrforecast.estimators._document import (
     CONFIG,
     file_name,
@@ -25,12 +26,6 @@ from mlrforecast.estimators._document import (
     read_document,
     write_document,
 )
-
-try:
-    import fcntl
-except ImportError:
-    # Windows has no such locks: there, two savers into one folder must take turns themselves.
-    fcntl = None  # type: ignore[assignment]
 
 Tensors = dict[str, torch.Tensor]
 
@@ -121,9 +116,7 @@ def _locked(folder: Path) -> Iterator[None]:
     """Let one saver at a time into a folder; the lock ends with the process and leaves no file."""
     with _opened(folder) as number:
         if number is not None:
-            # Some network drives know no locks.
-            with suppress(OSError):
-                fcntl.flock(number, fcntl.LOCK_EX)
+            lock_file(number)
         yield
 
 
