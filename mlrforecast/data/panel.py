@@ -41,6 +41,11 @@ class Series:
     index: pd.DatetimeIndex
     values: np.ndarray
 
+    @property
+    def owner(self) -> str:
+        """Name all rows of the series the way their owner would, for messages."""
+        return "the frame" if self.item_id is None else f"series {self.item_id!r}"
+
     def tail(self, rows: int) -> "Series":
         """Return the newest ``rows`` rows (all of them if there are fewer)."""
         return Series(self.item_id, self.index[-rows:], self.values[-rows:])

@@ -191,8 +191,7 @@ def _check_lengths(panel: Panel, required: int, min_context: int) -> None:
         raise DataError(
             f"Every series needs at least {required} rows ({min_context} of context + "
             f"prediction_length {required - min_context}), but "
-            f"{'the frame' if item.item_id is None else f'series {item.item_id!r}'} has "
-            f"{len(item.index)}"
+            f"{item.owner} has {len(item.index)}"
             + (f" ({len(short)} of {len(panel.series)} series are too short)" * (len(short) > 1))
             + ". Leave short series out, or lower prediction_length or patch_length."
         )

@@ -11,7 +11,6 @@ import pandas as pd
 from mlrforecast._core.errors import DataError
 from mlrforecast.data import Panel, Series
 from mlrforecast.estimators._inference import forecast
-from mlrforecast.estimators._rules import owner
 from mlrforecast.models import EncoderConfig, EncoderForecaster
 
 
@@ -79,7 +78,7 @@ def rolling_windows(item: Series, config: EncoderConfig, step: int) -> Windows:
     if rows < size:
         raise DataError(
             f"A window needs {size} rows (context_length {config.context_length} + "
-            f"prediction_length {config.prediction_length}), but {owner(item)} has {rows}."
+            f"prediction_length {config.prediction_length}), but {item.owner} has {rows}."
         )
     views = np.lib.stride_tricks.sliding_window_view(item.values, size, axis=0)
     views = views[(rows - size) % step :: step].swapaxes(1, 2)

@@ -104,11 +104,6 @@ def build_model(config: EncoderConfig, backbone: nn.Module | None) -> EncoderFor
     return model
 
 
-def owner(item: Series) -> str:
-    """Name all rows of a series the way their owner would, for messages."""
-    return "the frame" if item.item_id is None else f"series {item.item_id!r}"
-
-
 def split_validation(
     panel: Panel, config: EncoderConfig, *, hold_back: bool
 ) -> tuple[Panel, Panel | None]:
@@ -123,7 +118,7 @@ def split_validation(
         if rows < needed:
             raise DataError(
                 f"Early stopping needs {needed} rows of every series ({tail} of them held back), "
-                f"but {owner(item)} has {rows}. Set early_stopping=False or leave it out."
+                f"but {item.owner} has {rows}. Set early_stopping=False or leave it out."
             )
         training.append(Series(item.item_id, item.index[:-tail], item.values[:-tail]))
         validation.append(item.tail(tail + config.context_length))
