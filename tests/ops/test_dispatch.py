@@ -23,7 +23,7 @@ def tensors(length: int = 12, width: int = 8, value_width: int = 4, **kwargs: An
         ({"dropout_p": 1.0}, r"`dropout_p` must lie in \[0, 1\), got 1.0"),
         ({"offset": -2}, "`offset` must be at least 0"),
         ({"backend": "triton"}, "one of auto, expanded, hierarchical, reference; got 'triton'"),
-        ({"key_mask": torch.ones(2, 11, dtype=torch.bool)}, r"shape \(B, T\) = \(2, 12\)"),
+        ({"key_mask": torch.ones(2, 11, dtype=torch.bool)}, r"shape \(B, S\) = \(2, 12\)"),
         ({"key_mask": torch.ones(2, 12)}, "bool tensor"),
     ],
 )
@@ -38,9 +38,9 @@ def test_bad_options(options: dict[str, Any], message: str, own_errors: None) ->
 def test_bad_shapes(own_errors: None) -> None:
     q, k, v = tensors()
     for attend in (standard_attention, lambda *x: mlr_attention(*x, ranks=(4, 4))):
-        with pytest.raises(ValueError, match=r"one shape \(B, H, T, R\)"):
+        with pytest.raises(ValueError, match=r"`q` must have the shape \(B, H, T, R\)"):
             attend(q, k[:, :, 1:], v)
-        with pytest.raises(ValueError, match=r"one shape \(B, H, T, R\)"):
+        with pytest.raises(ValueError, match=r"`q` must have the shape \(B, H, T, R\)"):
             attend(q[0], k[0], v[0])
         with pytest.raises(ValueError, match="must not be empty"):
             attend(q[:, :, :0], k[:, :, :0], v[:, :, :0])

@@ -4,7 +4,7 @@ from mlrforecast.ops.attention.dispatch import (
     BackendChoice,
     explain_backend,
     mlr_attention,
-    standard_attention,
 )
+from mlrforecast.ops.attention.standard import standard_attention
 
 __all__ = ["BackendChoice", "explain_backend", "mlr_attention", "standard_attention"]

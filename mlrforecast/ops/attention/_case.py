@@ -7,7 +7,12 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from mlrforecast.ops._checks import check_tensor, number
+from mlrforecast.ops.attention._inputs import (
+    check_choice,
+    check_dropout,
+    check_key_mask,
+    check_qkv,
+)
 from mlrforecast.ops.levels import (
     check_levels,
     check_offset,
@@ -17,12 +22,10 @@ from mlrforecast.ops.levels import (
 )
 from mlrforecast.ops.scores.mlr import LevelScale, level_scales
 
-__all__ = ["AttentionCase", "Link", "Unshared", "build_case", "check_key_mask", "check_qkv"]
+__all__ = ["AttentionCase", "Link", "Unshared", "build_case"]
 
 Link: TypeAlias = Literal["softmax", "identity"]
 Unshared: TypeAlias = Literal["mask", "zero"]
-
-_DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,19 +97,17 @@ def build_case(
     dropout_p: float,
 ) -> AttentionCase:
     """Check the arguments of one call against each other."""
-    check_qkv(q, k, v)
-    check_key_mask(key_mask, q)
+    check_qkv(q, k, v, causal=causal)
+    _check_one_sequence(q, k)
+    check_key_mask(key_mask, k)
     batch, num_heads, length, width = q.shape
     ranks, sizes = check_levels(length, ranks, block_sizes, num_blocks=num_blocks)
     if sum(ranks) != width:
         raise ValueError(
             f"`ranks` must sum to the head width R={width}, got {ranks} (sum {sum(ranks)})."
         )
-    _check_choice(unshared, "unshared", ("mask", "zero"))
-    _check_choice(link, "link", ("softmax", "identity"))
-    dropout_p = number(dropout_p, "dropout_p")
-    if not 0.0 <= dropout_p < 1.0:
-        raise ValueError(f"`dropout_p` must lie in [0, 1), got {dropout_p}.")
+    check_choice(unshared, "unshared", ("mask", "zero"))
+    check_choice(link, "link", ("softmax", "identity"))
     offset = check_offset(offset)
     return AttentionCase(
         ranks=ranks,
@@ -122,48 +123,16 @@ def build_case(
         divide_by_shared_levels=divide_by_shared_levels,
         unshared=unshared,
         link=link,
-        dropout_p=dropout_p,
+        dropout_p=check_dropout(dropout_p),
         dtype=q.dtype,
         device=q.device,
     )
 
 
-def check_qkv(q: Tensor, k: Tensor, v: Tensor) -> None:
-    """Check that three tensors form one attention problem."""
-    if q.ndim != 4 or k.shape != q.shape or v.ndim != 4 or v.shape[:-1] != q.shape[:-1]:
+def _check_one_sequence(q: Tensor, k: Tensor) -> None:
+    """Check that queries and keys are of the same steps and heads."""
+    if k.shape != q.shape:
         raise ValueError(
-            "`q` and `k` must have one shape (B, H, T, R) and `v` the shape (B, H, T, V), got "
-            f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}."
+            "`q` and `k` must have one shape (B, H, T, R), got "
+            f"{tuple(q.shape)} and {tuple(k.shape)}."
         )
-    if min(q.shape) < 1 or v.shape[-1] < 1:
-        raise ValueError(f"`q` and `v` must not be empty, got {tuple(q.shape)}, {tuple(v.shape)}.")
-    if not (q.dtype == k.dtype == v.dtype) or q.dtype not in _DTYPES:
-        raise TypeError(
-            "`q`, `k` and `v` must have one floating-point dtype of 16 bits or more, got "
-            f"{q.dtype}, {k.dtype} and {v.dtype}. Cast them, or run under torch.autocast."
-        )
-    if not (q.device == k.device == v.device):
-        raise ValueError(
-            f"`q`, `k` and `v` must be on one device, got {q.device}, {k.device}, {v.device}."
-        )
-
-
-def check_key_mask(key_mask: Tensor | None, q: Tensor) -> None:
-    """Check that a key mask says yes or no to every key of ``q``'s sequences."""
-    if key_mask is None:
-        return
-    check_tensor(key_mask, "key_mask")
-    expected = (q.shape[0], q.shape[2])
-    if key_mask.dtype != torch.bool or tuple(key_mask.shape) != expected:
-        raise ValueError(
-            f"`key_mask` must be a bool tensor of shape (B, T) = {expected}, True where a key may "
-            f"be attended; got {key_mask.dtype} of shape {tuple(key_mask.shape)}."
-        )
-    if key_mask.device != q.device:
-        raise ValueError(f"`key_mask` must be on {q.device} as `q`, got {key_mask.device}.")
-
-
-def _check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
-    """Check that ``value`` is one of ``choices``."""
-    if value not in choices:
-        raise ValueError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")

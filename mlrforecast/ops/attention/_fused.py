@@ -3,6 +3,8 @@
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
+from mlrforecast.ops.attention._inputs import expand_heads
+
 __all__ = ["fused_attention"]
 
 
@@ -16,7 +18,18 @@ def fused_attention(
     scale: float,
     dropout_p: float,
 ) -> Tensor:
-    """Attend where ``visible`` (or, without it, causality) allows; a row that sees nothing is 0."""
+    """Attend where ``visible`` (or, without it, causality) allows; a row that sees nothing is 0.
+
+    ``causal`` without ``visible`` is for as many queries as keys.
+    """
+    num_heads, num_queries = q.shape[1:3]
+    if k.shape[1] != num_heads:
+        if not causal and (visible is None or visible.shape[-2] == 1):
+            # All queries see the same keys, so those of a group stand in one row, and no key is
+            # copied: what a decoding step wants.
+            q = q.reshape(q.shape[0], k.shape[1], -1, q.shape[-1])
+        else:
+            k, v = expand_heads(k, num_heads), expand_heads(v, num_heads)
     value_width = v.shape[-1]
     # The CPU kernel wants one width for all three; without it PyTorch builds the T x T matrix.
     if q.device.type == "cpu" and q.shape[-1] != value_width:
@@ -26,10 +39,10 @@ def fused_attention(
         out = scaled_dot_product_attention(
             q, k, v, is_causal=causal, scale=scale, dropout_p=dropout_p
         )
-        return out[..., :value_width]
-    # Kernels differ in what they do with a row that has no key: let it see all, then zero it.
-    non_empty = visible.any(-1, keepdim=True)
-    out = scaled_dot_product_attention(
-        q, k, v, attn_mask=visible | ~non_empty, scale=scale, dropout_p=dropout_p
-    )
-    return out[..., :value_width].masked_fill(~non_empty, 0.0)
+    else:
+        # Kernels differ in what they do with a row that has no key: let it see all, then zero it.
+        non_empty = visible.any(-1, keepdim=True)
+        out = scaled_dot_product_attention(
+            q, k, v, attn_mask=visible | ~non_empty, scale=scale, dropout_p=dropout_p
+        ).masked_fill(~non_empty, 0.0)
+    return out[..., :value_width].reshape(out.shape[0], num_heads, num_queries, value_width)

@@ -10,20 +10,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mlrforecast._core.errors import BackendError
-from mlrforecast.ops._checks import check_tensor
 from mlrforecast.ops.attention import expanded, hierarchical, reference
 from mlrforecast.ops.attention._case import (
     AttentionCase,
     Link,
     Unshared,
     build_case,
-    check_key_mask,
-    check_qkv,
 )
-from mlrforecast.ops.attention._fused import fused_attention
+from mlrforecast.ops.attention._inputs import follow_autocast
 from mlrforecast.ops.scores.mlr import LevelScale
 
-__all__ = ["Backend", "BackendChoice", "explain_backend", "mlr_attention", "standard_attention"]
+__all__ = ["Backend", "BackendChoice", "explain_backend", "mlr_attention"]
 
 Backend: TypeAlias = Literal["auto", "reference", "expanded", "hierarchical"]
 
@@ -155,11 +152,12 @@ def mlr_attention(
 
     One level with the factor of standard attention is standard attention:
 
+    >>> from mlrforecast.ops import standard_attention
     >>> out = mlr_attention(q, k, v, ranks=(8,), level_scale="inverse_sqrt_width")
     >>> torch.allclose(out, standard_attention(q, k, v), atol=1e-6)
     True
     """
-    q, k, v = _follow_autocast(q, k, v)
+    q, k, v = follow_autocast(q, k, v)
     case = build_case(
         q,
         k,
@@ -216,77 +214,12 @@ def explain_backend(
     >>> choice.refused
     {'hierarchical': 'it has no dropout, and `dropout_p` is 0.1'}
     """
-    q, k, v = _follow_autocast(q, k, v)
+    q, k, v = follow_autocast(q, k, v)
     bound = _SIGNATURE.bind(q, k, v, **options)
     bound.apply_defaults()
     arguments = dict(bound.arguments)
     backend = arguments.pop("backend")
     return _choose(build_case(**arguments), backend)
-
-
-def standard_attention(
-    q: Float[Tensor, "B H T R"],
-    k: Float[Tensor, "B H T R"],
-    v: Float[Tensor, "B H T V"],
-    *,
-    causal: bool = False,
-    key_mask: Bool[Tensor, "B T"] | None = None,
-    scale: float | None = None,
-    dropout_p: float = 0.0,
-) -> Float[Tensor, "B H T V"]:
-    """Attend as usual: softmax of scaled dot products over all keys.
-
-    Parameters
-    ----------
-    q, k : Tensor of shape (B, H, T, R)
-        Queries and keys.
-    v : Tensor of shape (B, H, T, V)
-        Values.
-    causal : bool, default False
-        Whether a query attends only to its own and earlier positions.
-    key_mask : bool Tensor of shape (B, T), optional
-        True where a key may be attended, False at padding.
-    scale : float, optional
-        Factor of the dot products, ``1 / sqrt(R)`` by default.
-    dropout_p : float in [0, 1), default 0
-        Share of the weights that is dropped.
-
-    Returns
-    -------
-    Tensor of shape (B, H, T, V)
-        In the dtype of ``v``. Rows that may attend no key are 0, with gradient 0.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit.
-    TypeError
-        If the dtypes differ or are not floating-point.
-
-    Examples
-    --------
-    >>> q = k = torch.zeros(1, 1, 2, 4)
-    >>> v = torch.tensor([[[[0.0], [2.0]]]])
-    >>> standard_attention(q, k, v, causal=True).flatten()
-    tensor([0., 1.])
-    """
-    q, k, v = _follow_autocast(q, k, v)
-    check_qkv(q, k, v)
-    check_key_mask(key_mask, q)
-    visible = None
-    if key_mask is not None:
-        visible = key_mask[:, None, None, :]
-        if causal:
-            visible = visible & visible.new_ones(q.shape[2], q.shape[2]).tril()
-    return fused_attention(
-        q,
-        k,
-        v,
-        visible,
-        causal=causal,
-        scale=q.shape[-1] ** -0.5 if scale is None else scale,
-        dropout_p=dropout_p,
-    )
 
 
 def _choose(case: AttentionCase, backend: str) -> BackendChoice:
@@ -331,15 +264,3 @@ def _best(case: AttentionCase, refused: dict[str, str]) -> tuple[str, str]:
         if name not in refused:
             return name, reasons[name]
     return "reference", "the only one that can serve this call"
-
-
-def _follow_autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-    """Cast float32 and lower inputs to the autocast dtype, as PyTorch's own attention does."""
-    tensors = (q, k, v)
-    for name, x in zip("qkv", tensors, strict=True):
-        check_tensor(x, name)
-    device = q.device.type
-    if not torch.is_autocast_enabled(device):
-        return tensors
-    dtype = torch.get_autocast_dtype(device)
-    return tuple(x if x.dtype == torch.float64 else x.to(dtype) for x in tensors)
