@@ -6,7 +6,16 @@ from typing import SupportsFloat, SupportsIndex, TypeVar
 
 from torch import Tensor
 
-__all__ = ["LARGEST", "check_tensor", "entries", "integer", "number", "positive", "positives"]
+__all__ = [
+    "LARGEST",
+    "check_choice",
+    "check_tensor",
+    "entries",
+    "integer",
+    "number",
+    "positive",
+    "positives",
+]
 
 LARGEST = 2**62
 """Largest step that is counted: a sum of two still fits into int64."""
@@ -55,6 +64,12 @@ def number(value: SupportsFloat, name: str) -> float:
     except (TypeError, ValueError):
         pass
     raise TypeError(f"`{name}` must be a number, got {value!r}.")
+
+
+def check_choice(value: str, name: str, choices: Iterable[str]) -> None:
+    """Check that ``value`` is one of ``choices``."""
+    if value not in tuple(choices):
+        raise ValueError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")
 
 
 def check_tensor(value: object, name: str) -> None:

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from mlrforecast.ops._checks import check_choice
 from mlrforecast.ops.attention._inputs import (
-    check_choice,
     check_dropout,
     check_key_mask,
     check_qkv,

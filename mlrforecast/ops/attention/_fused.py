@@ -3,7 +3,7 @@
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from mlrforecast.ops.attention._inputs import expand_heads
+from mlrforecast.ops._layout import expand_heads
 
 __all__ = ["fused_attention"]
 

@@ -1,4 +1,4 @@
-"""Checks and small steps that every attention op shares: shapes, masks, precision, heads."""
+"""Checks that every attention op shares: shapes, masks, precision."""
 
 import torch
 from torch import Tensor
@@ -6,13 +6,10 @@ from torch import Tensor
 from mlrforecast.ops._checks import check_tensor, number
 
 __all__ = [
-    "check_choice",
     "check_dropout",
     "check_key_mask",
     "check_qkv",
-    "expand_heads",
     "follow_autocast",
-    "step_distances",
 ]
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -75,12 +72,6 @@ def check_dropout(dropout_p: float) -> float:
     return value
 
 
-def check_choice(value: str, name: str, choices: tuple[str, ...]) -> None:
-    """Check that ``value`` is one of ``choices``."""
-    if value not in choices:
-        raise ValueError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")
-
-
 def follow_autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Cast float32 and lower inputs to the autocast dtype, as PyTorch's own attention does."""
     for name, x in (("q", q), ("k", k), ("v", v)):
@@ -91,16 +82,3 @@ def follow_autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Te
     dtype = torch.get_autocast_dtype(device)
     q, k, v = (x if x.dtype == torch.float64 else x.to(dtype) for x in (q, k, v))
     return q, k, v
-
-
-def expand_heads(x: Tensor, num_heads: int) -> Tensor:
-    """Repeat each of the G heads of ``x``, (B, G, S, R), for the query heads that read it."""
-    return x if x.shape[1] == num_heads else x.repeat_interleave(num_heads // x.shape[1], 1)
-
-
-def step_distances(
-    num_queries: int, num_keys: int, device: torch.device | str | None = None
-) -> Tensor:
-    """Return how many steps each key lies before each query, (T, S): queries are the last T."""
-    steps = torch.arange(num_keys, device=device)
-    return steps[num_keys - num_queries :, None] - steps

@@ -6,13 +6,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mlrforecast.ops._checks import number
+from mlrforecast.ops._layout import step_distances
 from mlrforecast.ops.attention._fused import fused_attention
 from mlrforecast.ops.attention._inputs import (
     check_dropout,
     check_key_mask,
     check_qkv,
     follow_autocast,
-    step_distances,
 )
 
 __all__ = ["standard_attention"]
