@@ -1,20 +1,57 @@
 """Modules with plain keyword arguments, shared by every model."""
 
-from mlrforecast.nn.attention import StructuredAttention, attentions, default_ranks
-from mlrforecast.nn.block import Encoder, EncoderBlock
-from mlrforecast.nn.embedding import PatchEmbedding
+from mlrforecast.nn.attention import (
+    BilinearBTTScore,
+    BilinearMLRScore,
+    BilinearScore,
+    GlobalWindowScore,
+    Heads,
+    LayerCache,
+    MLRScore,
+    MLRWindowScore,
+    Reach,
+    Score,
+    SlidingWindowScore,
+    StandardScore,
+    Step,
+    StructuredAttention,
+    attentions,
+    default_ranks,
+    option_names,
+)
+from mlrforecast.nn.block import Encoder, EncoderBlock, attention_of_layers
+from mlrforecast.nn.embedding import LearnedPositions, PatchEmbedding
 from mlrforecast.nn.heads import PointHead, QuantileHead
+from mlrforecast.nn.linear import InputLinear, OutputLinear
 from mlrforecast.nn.norm import Normalised, instance_normalise
 
 __all__ = [
+    "BilinearBTTScore",
+    "BilinearMLRScore",
+    "BilinearScore",
     "Encoder",
     "EncoderBlock",
+    "GlobalWindowScore",
+    "Heads",
+    "InputLinear",
+    "LayerCache",
+    "LearnedPositions",
+    "MLRScore",
+    "MLRWindowScore",
     "Normalised",
+    "OutputLinear",
     "PatchEmbedding",
     "PointHead",
     "QuantileHead",
+    "Reach",
+    "Score",
+    "SlidingWindowScore",
+    "StandardScore",
+    "Step",
     "StructuredAttention",
+    "attention_of_layers",
     "attentions",
     "default_ranks",
     "instance_normalise",
+    "option_names",
 ]

@@ -1,11 +1,72 @@
 """Pre-norm transformer blocks and the encoder made of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import cycle, islice
+from typing import Any
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from mlrforecast.nn.attention import StructuredAttention
+from mlrforecast.nn.attention import LayerCache, StructuredAttention, attentions, option_names
+from mlrforecast.nn.linear import OutputLinear
+
+__all__ = ["Encoder", "EncoderBlock", "attention_of_layers"]
+
+COMMON_OPTIONS = ("context_length", "head_width", "num_kv_heads", "qk_norm", "rotary")
+"""Options that a layer takes whatever its score."""
+
+
+def attention_of_layers(
+    attention: str | Sequence[str], options: Mapping[str, Any] | None, num_layers: int
+) -> list[dict[str, Any]]:
+    """Return what each layer's attention is built with.
+
+    Parameters
+    ----------
+    attention : str or sequence of str
+        Score of every layer, or a pattern of scores that is repeated over the layers.
+    options : mapping of str to object, optional
+        Keyword arguments of :class:`mlrforecast.nn.StructuredAttention`; in a pattern, each layer
+        takes those that its score has.
+    num_layers : int
+        Number of layers.
+
+    Returns
+    -------
+    list of dict
+        Keyword arguments for each layer, ``attention`` among them.
+
+    Raises
+    ------
+    ValueError
+        If a score is unknown, or no layer's score has an option that is given.
+
+    Examples
+    --------
+    >>> mix = ("standard", "sliding_window", "sliding_window")
+    >>> for layer in attention_of_layers(mix, {"window": 4}, 4):
+    ...     print(layer)
+    {'attention': 'standard'}
+    {'attention': 'sliding_window', 'window': 4}
+    {'attention': 'sliding_window', 'window': 4}
+    {'attention': 'standard'}
+    """
+    pattern = (attention,) if isinstance(attention, str) else tuple(attention)
+    options = dict(options or {})
+    if not pattern:
+        raise ValueError("`attention` must name at least one score, got an empty sequence.")
+    known = {name: {*COMMON_OPTIONS, *option_names(attentions[name])} for name in pattern}
+    used = list(islice(cycle(pattern), num_layers))
+    for name in options:
+        if not any(name in known[score] for score in used):
+            available = ", ".join(sorted(set.union(*(known[score] for score in used))))
+            raise ValueError(
+                f"attention={attention!r} has no option `{name}`. Its options are {available}."
+            )
+    return [
+        {"attention": score, **{k: v for k, v in options.items() if k in known[score]}}
+        for score in used
+    ]
 
 
 class EncoderBlock(nn.Module):
@@ -17,10 +78,14 @@ class EncoderBlock(nn.Module):
         Model width ``D`` and heads.
     hidden_width : int
         Width of the feed-forward network.
-    attention, ranks, block_sizes
-        As in :class:`StructuredAttention`.
+    causal : bool
+        Whether a token sees only itself and the past.
     dropout : float
         Dropout probability of both branches and of the hidden layer.
+    bias : bool
+        Whether linear maps and norms have biases.
+    **attention
+        Further keyword arguments of :class:`StructuredAttention`.
 
     Examples
     --------
@@ -35,30 +100,36 @@ class EncoderBlock(nn.Module):
         num_heads: int,
         *,
         hidden_width: int,
-        attention: str = "mlr",
-        ranks: Sequence[int] | None = None,
-        block_sizes: Sequence[int | None] | None = None,
+        causal: bool = False,
         dropout: float = 0.0,
+        bias: bool = True,
+        **attention: Any,
     ) -> None:
         super().__init__()
-        self.attention_norm = nn.LayerNorm(width)
+        self.attention_norm = nn.LayerNorm(width, bias=bias)
         self.attention = StructuredAttention(
-            width, num_heads, attention=attention, ranks=ranks, block_sizes=block_sizes
+            width, num_heads, causal=causal, bias=bias, **attention
         )
-        self.network_norm = nn.LayerNorm(width)
+        self.network_norm = nn.LayerNorm(width, bias=bias)
         self.network = nn.Sequential(
-            nn.Linear(width, hidden_width),
+            nn.Linear(width, hidden_width, bias=bias),
             nn.GELU(),
             nn.Dropout(dropout),
-            nn.Linear(hidden_width, width),
+            OutputLinear(hidden_width, width, bias=bias),
         )
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Float[Tensor, "B N D"], key_mask: Bool[Tensor, "B N"] | None = None
+        self,
+        x: Float[Tensor, "B N D"],
+        key_mask: Bool[Tensor, "B N"] | None = None,
+        *,
+        block_ids: Int[Tensor, "*batch num_levels N"] | None = None,
+        cache: LayerCache | None = None,
     ) -> Float[Tensor, "B N D"]:
-        """Add attention and network to ``x``; keys where ``key_mask`` is False are not attended."""
-        x = x + self.dropout(self.attention(self.attention_norm(x), key_mask))
+        """Add attention and network to ``x``; see :meth:`StructuredAttention.forward`."""
+        mixed = self.attention(self.attention_norm(x), key_mask, block_ids=block_ids, cache=cache)
+        x = x + self.dropout(mixed)
         out: Tensor = x + self.dropout(self.network(self.network_norm(x)))
         return out
 
@@ -74,10 +145,18 @@ class Encoder(nn.Module):
     ----------
     width, num_heads, num_layers, hidden_width : int
         Model width ``D``, heads, blocks, width of the feed-forward networks.
-    attention, ranks, block_sizes
-        As in :class:`StructuredAttention`, the same in every block.
+    attention : str or sequence of str
+        Score of every block, or a pattern that is repeated over the blocks, such as
+        ``("standard", "sliding_window", "sliding_window")``.
+    attention_options : mapping of str to object, optional
+        Further keyword arguments of :class:`StructuredAttention`; in a pattern, each block takes
+        those that its score has.
+    causal : bool
+        Whether a token sees only itself and the past.
     dropout : float
         Dropout probability.
+    bias : bool
+        Whether linear maps and norms have biases.
 
     Examples
     --------
@@ -94,10 +173,11 @@ class Encoder(nn.Module):
         *,
         num_layers: int,
         hidden_width: int,
-        attention: str = "mlr",
-        ranks: Sequence[int] | None = None,
-        block_sizes: Sequence[int | None] | None = None,
+        attention: str | Sequence[str] = "mlr",
+        attention_options: Mapping[str, Any] | None = None,
+        causal: bool = False,
         dropout: float = 0.0,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(
@@ -105,17 +185,22 @@ class Encoder(nn.Module):
                 width,
                 num_heads,
                 hidden_width=hidden_width,
-                attention=attention,
-                ranks=ranks,
-                block_sizes=block_sizes,
+                causal=causal,
                 dropout=dropout,
+                bias=bias,
+                **layer,
             )
-            for _ in range(num_layers)
+            for layer in attention_of_layers(attention, attention_options, num_layers)
         )
-        self.norm = nn.LayerNorm(width)
+        self.norm = nn.LayerNorm(width, bias=bias)
 
     def forward(
-        self, tokens: Float[Tensor, "B N D"], key_mask: Bool[Tensor, "B N"] | None = None
+        self,
+        tokens: Float[Tensor, "B N D"],
+        key_mask: Bool[Tensor, "B N"] | None = None,
+        *,
+        block_ids: Int[Tensor, "*batch num_levels N"] | None = None,
+        cache: Sequence[LayerCache] | None = None,
     ) -> Float[Tensor, "B N D"]:
         """Encode tokens.
 
@@ -125,13 +210,32 @@ class Encoder(nn.Module):
             Tokens, oldest first.
         key_mask : Tensor of bool of shape (B, N), optional
             True where a token is real and not padding.
+        block_ids : Tensor of int of shape (num_levels, N) or (B, num_levels, N), optional
+            Block of each token on each level of MLR attention, in place of block sizes.
+        cache : sequence of LayerCache, optional
+            One for each block, from :meth:`new_cache`; ``tokens`` continue what they hold.
 
         Returns
         -------
         Tensor of shape (B, N, D)
             Encoded tokens.
         """
-        for block in self.blocks:
-            tokens = block(tokens, key_mask)
+        caches = [None] * len(self.blocks) if cache is None else cache
+        for block, kept in zip(self.blocks, caches, strict=True):
+            tokens = block(tokens, key_mask, block_ids=block_ids, cache=kept)
         encoded: Tensor = self.norm(tokens)
         return encoded
+
+    def new_cache(self) -> list[LayerCache]:
+        """Return an empty cache for each block.
+
+        Returns
+        -------
+        list of LayerCache
+
+        Raises
+        ------
+        ValueError
+            If blocks or windows would change as the sequence grows.
+        """
+        return [LayerCache(block.attention.score) for block in self.blocks]

@@ -5,9 +5,59 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mlrforecast.nn.linear import InputLinear
+
+
+class LearnedPositions(nn.Module):
+    """Add a learned vector to each token, by its place.
+
+    Parameters
+    ----------
+    max_length : int
+        Places that are learned.
+    width : int
+        Token width ``D``.
+
+    Examples
+    --------
+    >>> LearnedPositions(16, 8)(torch.zeros(2, 10, 8), start=3).shape
+    torch.Size([2, 10, 8])
+    """
+
+    def __init__(self, max_length: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(0.02 * torch.randn(max_length, width))
+
+    def forward(self, tokens: Float[Tensor, "B N D"], start: int = 0) -> Float[Tensor, "B N D"]:
+        """Add the positions from ``start`` on.
+
+        Parameters
+        ----------
+        tokens : Tensor of shape (B, N, D)
+            Tokens.
+        start : int
+            Place of the first token.
+
+        Returns
+        -------
+        Tensor of shape (B, N, D)
+
+        Raises
+        ------
+        ValueError
+            If a token stands beyond the places that are learned.
+        """
+        end = start + tokens.shape[1]
+        if end > len(self.weight):
+            raise ValueError(
+                f"Learned positions end at {len(self.weight)} tokens, got {end}. Give fewer, or "
+                "build the model with positions='rotary' or 'none'."
+            )
+        return tokens + self.weight[start:end]
+
 
 class PatchEmbedding(nn.Module):
-    """Cut windows into patches and map each to a token, with a learned position.
+    """Cut windows into patches and map each to a token, by default with a learned position.
 
     Patches are counted back from the newest step, so the newest is always whole; what is left
     over on the old side is padded with zeros, the mean of the window. A patch length of 1 gives
@@ -23,6 +73,8 @@ class PatchEmbedding(nn.Module):
         Token width ``D``.
     dropout : float
         Dropout probability of the tokens.
+    positions : bool
+        Whether a learned position is added to each token.
 
     Attributes
     ----------
@@ -49,6 +101,7 @@ class PatchEmbedding(nn.Module):
         patch_stride: int,
         width: int,
         dropout: float = 0.0,
+        positions: bool = True,
     ) -> None:
         super().__init__()
         steps = -(-max(context_length - patch_length, 0) // patch_stride)
@@ -56,9 +109,9 @@ class PatchEmbedding(nn.Module):
         self.padding = steps * patch_stride + patch_length - context_length
         self.patch_length = patch_length
         self.patch_stride = patch_stride
-        self.values = nn.Linear(patch_length, width)
-        self.gaps = nn.Linear(patch_length, width, bias=False)
-        self.positions = nn.Parameter(0.02 * torch.randn(self.num_tokens, width))
+        self.values = InputLinear(patch_length, width)
+        self.gaps = InputLinear(patch_length, width, bias=False)
+        self.positions = LearnedPositions(self.num_tokens, width) if positions else nn.Identity()
         self.dropout = nn.Dropout(dropout)
 
     def forward(
@@ -80,7 +133,7 @@ class PatchEmbedding(nn.Module):
         key_mask : Tensor of bool of shape (B, N), or None
             True for tokens with an observed value; None if nothing is missing.
         """
-        tokens = self.values(self._patches(x)) + self.positions
+        tokens: Tensor = self.positions(self.values(self._patches(x)))
         if observed is None:
             return self.dropout(tokens), None
         gaps = self.gaps(self._patches((~observed).to(x.dtype)))

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
+from mlrforecast.nn.linear import OutputLinear
+
 Forecast = tuple[Float[Tensor, "B F"], Float[Tensor, "B F Q"] | None]
 """Point forecast, and quantiles where the head has them."""
 
@@ -52,7 +54,7 @@ class PointHead(nn.Module):
         self.power = power
         self.frequency_weight = frequency_weight
         self.dropout = nn.Dropout(dropout)
-        self.point = nn.Linear(num_tokens * width, prediction_length)
+        self.point = OutputLinear(num_tokens * width, prediction_length)
 
     def forward(self, encoded: Float[Tensor, "B N D"]) -> Forecast:
         """Return the point forecast from the ``encoded`` tokens, and None."""
@@ -149,7 +151,7 @@ class QuantileHead(PointHead):
         below, above = distances[: self.num_below].flip(0), distances[levels > 0.5]
         zero = levels.new_zeros(1)
         steps = torch.cat([below.diff(prepend=zero), above.diff(prepend=zero)])
-        spread = nn.Linear(width, prediction_length * len(steps))
+        spread = OutputLinear(width, prediction_length * len(steps))
         nn.init.zeros_(spread.weight)
         with torch.no_grad():
             # The inverse of softplus.

@@ -1,0 +1,141 @@
+"""What a layer remembers between the steps of a generation."""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from mlrforecast.nn.attention.score import Score, Step
+
+__all__ = ["LayerCache"]
+
+
+class LayerCache:
+    """Keys and values of the steps seen so far, as far back as any later step reads them.
+
+    Each run of columns is kept as far back as its score reaches: a level of MLR attention keeps the
+    keys of its newest block, a window its window. Make one for each layer and each batch of
+    sequences, see :meth:`mlrforecast.models.CausalLM.new_cache`.
+
+    Parameters
+    ----------
+    score : Score
+        The score of the layer.
+
+    Attributes
+    ----------
+    length : int
+        Steps seen so far.
+
+    Examples
+    --------
+    >>> from mlrforecast.nn import StructuredAttention
+    >>> layer = StructuredAttention(16, 2, ranks=(4, 4), block_sizes=(None, 4), causal=True)
+    >>> cache = LayerCache(layer.score)
+    >>> with torch.no_grad():
+    ...     out = layer(torch.zeros(1, 10, 16), cache=cache)
+    >>> cache.length, [tuple(keys.shape) for keys in cache.keys]
+    (10, [(1, 2, 10, 4), (1, 2, 2, 4)])
+    >>> cache.num_bytes == 4 * 2 * (10 * 4 + 2 * 4 + 10 * 8)
+    True
+    """
+
+    def __init__(self, score: Score) -> None:
+        self.length = 0
+        self._score = score
+        self._reaches = score.reaches()
+        self._keys: list[Tensor] = []
+        self._values: Tensor | None = None
+        self._key_mask: Tensor | None = None
+
+    @property
+    def keys(self) -> tuple[Tensor, ...]:
+        """The keys of each run of columns, (B, G, S_i, R_i), those of the newest ``S_i`` steps."""
+        return tuple(self._keys)
+
+    @property
+    def values(self) -> Tensor | None:
+        """The values, (B, G, S, V), of the newest ``S`` steps; None before the first step."""
+        return self._values
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all that is kept."""
+        kept = [*self._keys, self._values, self._key_mask]
+        return sum(x.numel() * x.element_size() for x in kept if x is not None)
+
+    def attend(
+        self,
+        q: Float[Tensor, "B H T R"],
+        k: Float[Tensor, "B G T R"],
+        v: Float[Tensor, "B G T V"],
+        key_mask: Bool[Tensor, "B T"] | None = None,
+    ) -> Float[Tensor, "B H T V"]:
+        """Take in new steps, attend causally from them, and drop what no later step reads.
+
+        Parameters
+        ----------
+        q, k, v : Tensor
+            Queries, keys and values of the new steps.
+        key_mask : bool Tensor of shape (B, T), optional
+            True where a new step is real and not padding.
+
+        Returns
+        -------
+        Tensor of shape (B, H, T, V)
+        """
+        self._check_batch(q)
+        new_keys = k.split([reach.columns for reach in self._reaches], -1)
+        self._extend_mask(key_mask, v)
+        if self._values is None:
+            self._keys, self._values = list(new_keys), v
+        else:
+            pairs = zip(self._keys, new_keys, strict=True)
+            self._keys = [torch.cat(pair, 2) for pair in pairs]
+            self._values = torch.cat([self._values, v], 2)
+        self.length += q.shape[2]
+        out = self._score.attend_step(
+            Step(
+                q=q, keys=self.keys, v=self._values, key_mask=self._key_mask, length=self.length
+            )
+        )
+        self._forget()
+        return out
+
+    def _check_batch(self, q: Tensor) -> None:
+        """Check that new steps continue the sequences that are kept."""
+        if self._values is not None and self._values.shape[0] != q.shape[0]:
+            raise ValueError(
+                f"`cache` holds {self._values.shape[0]} sequences, and the new steps are those of "
+                f"{q.shape[0]}. Make a new cache for each batch."
+            )
+
+    def _extend_mask(self, key_mask: Tensor | None, v: Tensor) -> None:
+        """Add the mask of new steps, once any step is padding."""
+        if key_mask is None and self._key_mask is None:
+            return
+        if self._key_mask is None:
+            kept = 0 if self._values is None else self._values.shape[2]
+            self._key_mask = torch.ones(len(v), kept, dtype=torch.bool, device=v.device)
+        if key_mask is None:
+            key_mask = torch.ones(len(v), v.shape[2], dtype=torch.bool, device=v.device)
+        self._key_mask = torch.cat([self._key_mask, key_mask], 1)
+
+    def _forget(self) -> None:
+        """Drop keys and values that the next step no longer reads."""
+        assert self._values is not None
+        firsts = [reach.first(self.length) for reach in self._reaches]
+        self._keys = [
+            _newest(keys, self.length - first, 2)
+            for keys, first in zip(self._keys, firsts, strict=True)
+        ]
+        kept = self.length - self._score.first_value(self.length)
+        self._values = _newest(self._values, kept, 2)
+        if self._key_mask is not None:
+            self._key_mask = _newest(self._key_mask, kept, 1)
+
+
+def _newest(x: Tensor, count: int, dim: int) -> Tensor:
+    """Return the newest steps, as a copy that does not hold on to the others."""
+    if x.shape[dim] <= count:
+        return x
+    return x.narrow(dim, x.shape[dim] - count, count).clone()

@@ -1,0 +1,181 @@
+"""What a score must say so that a layer can attend, step by step too."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from mlrforecast._core.registry import Registry
+
+__all__ = ["Heads", "Reach", "Score", "Step", "attentions", "option_names"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads:
+    """Sizes and switches that every score is built from.
+
+    Parameters
+    ----------
+    width : int
+        Model width ``D``.
+    num_heads, num_kv_heads : int
+        Query heads ``H``, and key and value heads ``G``, which divide them.
+    head_width : int
+        Columns of a head.
+    bias : bool
+        Whether linear maps and norms have biases.
+    qk_norm : bool
+        Whether queries and keys are normalised by a LayerNorm.
+    context_length : int, optional
+        Steps of the sequences that default blocks and windows are made for; None for those of
+        each call.
+    """
+
+    width: int
+    num_heads: int
+    num_kv_heads: int
+    head_width: int
+    bias: bool = True
+    qk_norm: bool = False
+    context_length: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """How far back the keys of some columns are read: what a cache must keep of them.
+
+    Parameters
+    ----------
+    columns : int
+        Number of columns.
+    first : callable
+        ``first(step)`` is the oldest step whose keys a query at ``step`` or later reads in these
+        columns; it never falls as ``step`` grows.
+    """
+
+    columns: int
+    first: Callable[[int], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """New queries and the keys and values that a cache kept for them.
+
+    Parameters
+    ----------
+    q : Tensor of shape (B, H, T, R)
+        Queries of the newest ``T`` steps.
+    keys : tuple of Tensor of shape (B, G, S_i, R_i)
+        Keys of each :class:`Reach`, the newest ``S_i`` steps.
+    v : Tensor of shape (B, G, S, V)
+        Values of the newest ``S`` steps; no ``S_i`` is larger.
+    key_mask : bool Tensor of shape (B, S), optional
+        True where a key may be attended.
+    length : int
+        Steps seen so far, the new ones included.
+    """
+
+    q: Float[Tensor, "B H T R"]
+    keys: tuple[Tensor, ...]
+    v: Float[Tensor, "B G S V"]
+    key_mask: Bool[Tensor, "B S"] | None
+    length: int
+
+
+class Score(nn.Module, ABC):
+    """How a layer compares steps: features of queries and keys, and the op that attends by them.
+
+    A new score subclasses it, takes its own options as keyword-only arguments after ``heads``,
+    and is registered in ``attentions`` under the name of its op.
+
+    Parameters
+    ----------
+    heads : Heads
+        Sizes and switches of the layer.
+
+    Attributes
+    ----------
+    positional : bool
+        Whether it reads where a step stands, and so cannot compare steps of two sequences.
+    takes_block_ids : bool
+        Whether ``attend`` takes ``block_ids`` and ``query_block_ids``.
+    sections : tuple of int
+        Columns that rotary positions turn together.
+    """
+
+    positional: ClassVar[bool]
+    takes_block_ids: ClassVar[bool] = False
+
+    def __init__(self, heads: Heads) -> None:
+        super().__init__()
+        self.heads = heads
+        self.sections: tuple[int, ...] = (heads.head_width,)
+
+    def prepare(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Change the layer input before anything else reads it, the values included."""
+        return x
+
+    @abstractmethod
+    def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T R"]:
+        """Return what stands for each step as a query."""
+
+    @abstractmethod
+    def keys(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S R"]:
+        """Return what stands for each step as a key; with a head for each query head, if need be."""
+
+    @abstractmethod
+    def attend(
+        self,
+        q: Float[Tensor, "B H T R"],
+        k: Float[Tensor, "B G S R"],
+        v: Float[Tensor, "B G S V"],
+        *,
+        causal: bool,
+        key_mask: Bool[Tensor, "B S"] | None,
+        dropout_p: float,
+    ) -> Float[Tensor, "B H T V"]:
+        """Attend; the queries are the last steps of the keys."""
+
+    def reaches(self) -> tuple[Reach, ...]:
+        """Return what a cache keeps: by default all columns of every step."""
+        return (Reach(columns=sum(self.sections), first=lambda step: 0),)
+
+    def first_value(self, step: int) -> int:
+        """Return the oldest step whose value a query at ``step`` or later reads."""
+        return min(reach.first(step) for reach in self.reaches())
+
+    def attend_step(self, step: Step) -> Float[Tensor, "B H T V"]:
+        """Attend causally to what a cache kept."""
+        (keys,) = step.keys
+        return self.attend(
+            step.q, keys, step.v, causal=True, key_mask=step.key_mask, dropout_p=0.0
+        )
+
+
+attentions: Registry[type[Score]] = Registry("attention")
+"""Name -> class of the score. The names are those of ``mlrforecast.ops.attention_ops``."""
+
+
+def option_names(score: type[Score]) -> tuple[str, ...]:
+    """Return the names of the options that a score takes.
+
+    Parameters
+    ----------
+    score : subclass of Score
+        The class, as in ``attentions``.
+
+    Returns
+    -------
+    tuple of str
+
+    Examples
+    --------
+    >>> option_names(attentions["sliding_window"])
+    ('window', 'qk_width', 'logit_scale')
+    """
+    parameters: list[Any] = list(inspect.signature(score.__init__).parameters.values())
+    return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
