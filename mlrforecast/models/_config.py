@@ -1,0 +1,191 @@
+"""What the configurations of all models share: checks of fields, and their JSON form."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from numbers import Integral, Real
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+import numpy as np
+
+from mlrforecast.nn import Encoder, attention_of_layers, attentions
+
+Positions: TypeAlias = Literal["learned", "rotary", "none"]
+
+_SET_BY_FIELDS = {
+    "block_sizes": "`block_sizes`",
+    "context_length": "the sequence lengths",
+    "qk_norm": "`qk_norm`",
+    "ranks": "`ranks`",
+    "rotary": "`positions`",
+}
+"""Options of attention that a configuration has as fields."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """A frozen record of plain values that survives JSON; a subclass checks its fields."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON-ready values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+        """Build a configuration.
+
+        Parameters
+        ----------
+        fields : mapping of str to object
+            What :meth:`to_dict` returned; lists, as JSON has them, become tuples. Fields that are
+            not there keep their defaults.
+
+        Returns
+        -------
+        ModelConfig
+            The configuration.
+
+        Raises
+        ------
+        ValueError
+            If a field is unknown or out of its range.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        if unknown := set(fields) - known:
+            raise ValueError(f"Unknown configuration fields: {', '.join(sorted(unknown))}.")
+        return cls(**{name: plain(name, value) for name, value in fields.items()})
+
+    def _set(self, name: str, value: object) -> None:
+        """Put a plain value in place of what may be one of numpy, or a list."""
+        object.__setattr__(self, name, value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncoderFields(ModelConfig):
+    """The fields that determine the encoder inside a model."""
+
+    width: int
+    num_heads: int
+    num_layers: int
+    hidden_width: int | None = None
+    attention: str | tuple[str, ...] = "mlr"
+    ranks: tuple[int, ...] | None = None
+    block_sizes: tuple[int | None, ...] | None = None
+    attention_options: Mapping[str, Any] | None = None
+    positions: Positions = "learned"
+    qk_norm: bool = False
+    bias: bool = True
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("width", "num_heads", "num_layers"):
+            self._set(name, count(name, getattr(self, name)))
+        if self.hidden_width is not None:
+            self._set("hidden_width", count("hidden_width", self.hidden_width))
+        self._set("attention", attention_names(self.attention))
+        for name in ("ranks", "block_sizes"):
+            if getattr(self, name) is not None:
+                self._set(name, levels(name, getattr(self, name)))
+        if self.attention_options is not None:
+            self._set("attention_options", options("attention_options", self.attention_options))
+        choice("positions", self.positions, get_args(Positions))
+        for name in ("qk_norm", "bias"):
+            switch(name, getattr(self, name))
+        self._set("dropout", share("dropout", self.dropout))
+        attention_of_layers(self.attention, self.options_of_attention(1), self.num_layers)
+
+    def options_of_attention(self, context_length: int) -> dict[str, Any]:
+        """Return the keyword arguments of every attention layer, for sequences of that length."""
+        given = {name: getattr(self, name) for name in ("ranks", "block_sizes")}
+        return {
+            **(self.attention_options or {}),
+            **{name: value for name, value in given.items() if value is not None},
+            "context_length": context_length,
+            "qk_norm": self.qk_norm,
+            "rotary": self.positions == "rotary",
+        }
+
+    def build_encoder(self, *, context_length: int, causal: bool) -> Encoder:
+        """Return the encoder, for sequences of ``context_length`` tokens."""
+        return Encoder(
+            self.width,
+            self.num_heads,
+            num_layers=self.num_layers,
+            hidden_width=4 * self.width if self.hidden_width is None else self.hidden_width,
+            attention=self.attention,
+            attention_options=self.options_of_attention(context_length),
+            causal=causal,
+            dropout=self.dropout,
+            bias=self.bias,
+        )
+
+
+def count(name: str, value: Any) -> int:
+    """Return a value as an int of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
+    return int(value)
+
+
+def share(name: str, value: Any, *, closed: bool = False) -> float:
+    """Return a value as a float in [0, 1), or in [0, 1] if ``closed``."""
+    number = float(value) if isinstance(value, Real | float) else -1.0
+    if not 0 <= number <= 1 or (number == 1 and not closed):
+        raise ValueError(f"`{name}` must be in [0, 1{']' if closed else ')'}, got {value!r}.")
+    return number
+
+
+def switch(name: str, value: Any) -> None:
+    """Check that a value is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"`{name}` must be True or False, got {value!r}.")
+
+
+def choice(name: str, value: Any, choices: Iterable[str]) -> None:
+    """Check that a value is one of some words."""
+    if value not in (words := tuple(choices)):
+        raise ValueError(f"`{name}` must be one of {', '.join(words)}, got {value!r}.")
+
+
+def levels(name: str, values: Iterable[Any]) -> tuple[int | None, ...]:
+    """Return counts as a tuple; None stays, for the whole sequence."""
+    return tuple(None if n is None else count(name, n) for n in values)
+
+
+def attention_names(attention: Any) -> str | tuple[str, ...]:
+    """Return the name of a score, or a pattern of names as a tuple."""
+    names = (attention,) if isinstance(attention, str) else tuple(attention)
+    for name in names:
+        choice("attention", name, attentions)
+    return attention if isinstance(attention, str) else names
+
+
+def options(name: str, values: Any) -> dict[str, Any]:
+    """Return options of attention as plain values, none of them one that is a field."""
+    if not isinstance(values, Mapping):
+        raise TypeError(
+            f"`{name}` must map names of options to values, got a {type(values).__name__}."
+        )
+    for option in values:
+        if option in _SET_BY_FIELDS:
+            raise ValueError(f"`{name}` holds {option!r}, set by {_SET_BY_FIELDS[option]}.")
+    return {str(option): plain(f"{name}[{option!r}]", value) for option, value in values.items()}
+
+
+def plain(name: str, value: Any) -> Any:
+    """Return a value made of what JSON has, with tuples for its lists."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain(f"{name}[{key!r}]", entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return tuple(plain(f"{name}[{i}]", entry) for i, entry in enumerate(value))
+    raise TypeError(
+        f"`{name}` must be made of numbers, text, True, False, None, sequences and mappings, so "
+        f"that it can be saved as JSON, got a {type(value).__name__}."
+    )
