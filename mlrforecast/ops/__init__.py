@@ -10,6 +10,7 @@ from mlrforecast.ops.attention import (
     standard_attention,
 )
 from mlrforecast.ops.levels import (
+    Levels,
     block_ids,
     check_levels,
     halving_block_sizes,
@@ -18,10 +19,13 @@ from mlrforecast.ops.levels import (
     newest_whole_offset,
     shared_levels,
 )
+from mlrforecast.ops.attention.stepping import mlr_step_attention
+from mlrforecast.ops.rotary import rotate
 from mlrforecast.ops.scores import level_scales, mlr_scores
 
 __all__ = [
     "BackendChoice",
+    "Levels",
     "block_ids",
     "check_levels",
     "explain_backend",
@@ -31,7 +35,9 @@ __all__ = [
     "level_scales",
     "mlr_attention",
     "mlr_scores",
+    "mlr_step_attention",
     "newest_whole_offset",
+    "rotate",
     "shared_levels",
     "standard_attention",
 ]
