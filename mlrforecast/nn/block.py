@@ -180,7 +180,7 @@ class Encoder(nn.Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(
+        blocks = [
             EncoderBlock(
                 width,
                 num_heads,
@@ -191,7 +191,8 @@ class Encoder(nn.Module):
                 **layer,
             )
             for layer in attention_of_layers(attention, attention_options, num_layers)
-        )
+        ]
+        self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width, bias=bias)
 
     def forward(
@@ -238,4 +239,5 @@ class Encoder(nn.Module):
         ValueError
             If blocks or windows would change as the sequence grows.
         """
-        return [LayerCache(block.attention.score) for block in self.blocks]
+        blocks = [block for block in self.blocks if isinstance(block, EncoderBlock)]
+        return [LayerCache(block.attention.score) for block in blocks]

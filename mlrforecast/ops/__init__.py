@@ -9,6 +9,7 @@ from mlrforecast.ops.attention import (
     mlr_attention,
     standard_attention,
 )
+from mlrforecast.ops.attention.stepping import mlr_step_attention
 from mlrforecast.ops.levels import (
     Levels,
     block_ids,
@@ -19,7 +20,6 @@ from mlrforecast.ops.levels import (
     newest_whole_offset,
     shared_levels,
 )
-from mlrforecast.ops.attention.stepping import mlr_step_attention
 from mlrforecast.ops.rotary import rotate
 from mlrforecast.ops.scores import level_scales, mlr_scores
 

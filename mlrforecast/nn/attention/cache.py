@@ -94,9 +94,7 @@ class LayerCache:
             self._values = torch.cat([self._values, v], 2)
         self.length += q.shape[2]
         out = self._score.attend_step(
-            Step(
-                q=q, keys=self.keys, v=self._values, key_mask=self._key_mask, length=self.length
-            )
+            Step(q=q, keys=self.keys, v=self._values, key_mask=self._key_mask, length=self.length)
         )
         self._forget()
         return out

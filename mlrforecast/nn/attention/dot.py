@@ -20,9 +20,7 @@ def logit_factor(width: int, logit_scale: LogitScale) -> float:
     """Return the factor of a dot product of ``width`` columns."""
     factors = {"inverse_sqrt_width": 1 / math.sqrt(width), "mup": 8 / width}
     if logit_scale not in factors:
-        raise ValueError(
-            f"`logit_scale` must be one of {', '.join(factors)}; got {logit_scale!r}."
-        )
+        raise ValueError(f"`logit_scale` must be one of {', '.join(factors)}; got {logit_scale!r}.")
     return factors[logit_scale]
 
 

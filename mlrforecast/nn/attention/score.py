@@ -125,7 +125,7 @@ class Score(nn.Module, ABC):
 
     @abstractmethod
     def keys(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S R"]:
-        """Return what stands for each step as a key; with a head for each query head, if need be."""
+        """Return what stands for each step as a key, of each group or of each query head."""
 
     @abstractmethod
     def attend(
@@ -151,9 +151,7 @@ class Score(nn.Module, ABC):
     def attend_step(self, step: Step) -> Float[Tensor, "B H T V"]:
         """Attend causally to what a cache kept."""
         (keys,) = step.keys
-        return self.attend(
-            step.q, keys, step.v, causal=True, key_mask=step.key_mask, dropout_p=0.0
-        )
+        return self.attend(step.q, keys, step.v, causal=True, key_mask=step.key_mask, dropout_p=0.0)
 
 
 attentions: Registry[type[Score]] = Registry("attention")
