@@ -20,12 +20,28 @@ from mlrforecast.ops.levels import (
     newest_whole_offset,
     shared_levels,
 )
+from mlrforecast.ops.matrices import (
+    MLBTC,
+    BlockLayout,
+    BlockLevel,
+    BlockTensorTrain,
+    ParameterSpec,
+    Shuffle,
+    StructuredMatrix,
+)
 from mlrforecast.ops.rotary import rotate
 from mlrforecast.ops.scores import level_scales, mlr_scores
 
 __all__ = [
+    "MLBTC",
     "BackendChoice",
+    "BlockLayout",
+    "BlockLevel",
+    "BlockTensorTrain",
     "Levels",
+    "ParameterSpec",
+    "Shuffle",
+    "StructuredMatrix",
     "block_ids",
     "check_levels",
     "explain_backend",

@@ -1,0 +1,189 @@
+"""What every structured matrix offers: products, a dense view, and its size, rank and cost."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from mlrforecast.ops._checks import check_tensor
+
+__all__ = ["ParameterSpec", "StructuredMatrix", "check_rows", "common_batch"]
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterSpec:
+    """What a module has to know of one tensor of a structured matrix to create and train it.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape for one matrix, without batch axes.
+    fan_in, fan_out : int
+        Numbers that one entry of its product sums over, and entries that one input reaches.
+    reads_input : bool
+        Whether it multiplies the input itself, and not what another factor gives.
+    """
+
+    shape: tuple[int, ...]
+    fan_in: int
+    fan_out: int
+    reads_input: bool
+
+
+class StructuredMatrix(ABC):
+    """A matrix, or a batch of them, that is held and multiplied in a compressed form.
+
+    It holds tensors and is no module. All its tensors begin with the same number of batch axes,
+    for attention one over heads; size 1 there is shared by the whole batch. A structure is a
+    subclass with the methods that are abstract here, and is proved by a test class on
+    :class:`mlrforecast.testing.StructuredMatrixContract`.
+
+    Examples
+    --------
+    >>> from mlrforecast.ops import BlockTensorTrain
+    >>> matrix = BlockTensorTrain(left=torch.ones(2, 2, 3), right=torch.ones(3, 1, 2))
+    >>> isinstance(matrix, StructuredMatrix), matrix.shape, matrix.rank()
+    (True, (4, 3), 3)
+    """
+
+    @property
+    @abstractmethod
+    def batch_shape(self) -> tuple[int, ...]:
+        """Batch axes of the dense view, ``()`` for a single matrix."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of one matrix, ``(d_out, d_in)``."""
+
+    @abstractmethod
+    def parameters(self) -> dict[str, Tensor]:
+        """Return the tensors that define the matrix, by the names of :meth:`parameter_specs`."""
+
+    @abstractmethod
+    def apply(self, x: Float[Tensor, "*x_batch T d_in"]) -> Float[Tensor, "*batch T d_out"]:
+        """Multiply the matrix with each row of ``x``; batch axes broadcast."""
+
+    @abstractmethod
+    def apply_transposed(
+        self, y: Float[Tensor, "*y_batch T d_out"]
+    ) -> Float[Tensor, "*batch T d_in"]:
+        """Multiply the transposed matrix with each row of ``y``; batch axes broadcast."""
+
+    @abstractmethod
+    def rank(self) -> int:
+        """Return the rank that the matrix has for almost all values of its tensors."""
+
+    @abstractmethod
+    def flops(self) -> int:
+        """Count the multiply-adds of one matrix with one vector."""
+
+    @classmethod
+    @abstractmethod
+    def parameter_specs(
+        cls, d_out: int, d_in: int, *args: Any, **options: Any
+    ) -> dict[str, ParameterSpec]:
+        """Describe the tensors of a ``d_out`` x ``d_in`` matrix.
+
+        A structure names its ``options``, all keyword-only, in place of ``args`` and ``options``.
+
+        Raises
+        ------
+        ValueError
+            If the structure has no such matrix.
+        """
+
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Tensor], **options: Any) -> Self:
+        """Build the matrix of ``parameters``, named and shaped as in :meth:`parameter_specs`.
+
+        Parameters
+        ----------
+        parameters : mapping of str to Tensor
+            The tensors, each with the same number of batch axes in front.
+        **options
+            Those that :meth:`parameter_specs` was given.
+
+        Raises
+        ------
+        ValueError
+            If the tensors do not fit each other, or are not those that the options ask for.
+        """
+        matrix = cls._assemble(parameters, **options)
+        axes = len(matrix.batch_shape)
+        found = {name: tuple(x.shape[axes:]) for name, x in parameters.items()}
+        specs = cls.parameter_specs(*matrix.shape, **options)
+        asked = {name: spec.shape for name, spec in specs.items()}
+        if found != asked:
+            raise ValueError(
+                f"`parameters` must have the shapes {asked} after the batch axes for the options "
+                f"{options}, got {found}."
+            )
+        return matrix
+
+    @classmethod
+    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Self:
+        """Call the constructor; a structure whose options are more than shapes overrides it."""
+        make: Callable[..., Self] = cls
+        return make(**parameters)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Data type of the tensors."""
+        return next(iter(self.parameters().values())).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the tensors."""
+        return next(iter(self.parameters().values())).device
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of free entries of one matrix of the batch."""
+        axes = len(self.batch_shape)
+        return sum(math.prod(x.shape[axes:]) for x in self.parameters().values())
+
+    def dense(self) -> Float[Tensor, "*batch d_out d_in"]:
+        """Return the matrix written out."""
+        identity = torch.eye(self.shape[1], dtype=self.dtype, device=self.device)
+        return self.apply(identity).transpose(-1, -2)
+
+
+def check_rows(x: Tensor, name: str, width: int, side: str) -> None:
+    """Check that ``x`` holds rows of ``width`` entries, one for each of a matrix's ``side``."""
+    check_tensor(x, name)
+    if x.ndim < 2 or x.shape[-1] != width:
+        raise ValueError(
+            f"`{name}` must have the shape (..., T, {width}), as the matrix has {width} {side}; "
+            f"got {tuple(x.shape)}."
+        )
+
+
+def common_batch(tensors: Mapping[str, Tensor], core: int) -> tuple[int, ...]:
+    """Check that all ``tensors`` have batch axes before ``core`` others, and broadcast these."""
+    for name, x in tensors.items():
+        check_tensor(x, name)
+    axes = max(x.ndim for x in tensors.values()) - core
+    shapes = {name: tuple(x.shape) for name, x in tensors.items()}
+    if axes < 0 or any(x.ndim != axes + core for x in tensors.values()):
+        raise ValueError(
+            f"{_listed(tensors)} must each have {core} axes after equally many batch axes, "
+            f"got the shapes {shapes}."
+        )
+    try:
+        return tuple(torch.broadcast_shapes(*(x.shape[:axes] for x in tensors.values())))
+    except RuntimeError:
+        raise ValueError(
+            f"The batch axes of {_listed(tensors)} must be equal or of size 1 where one is shared, "
+            f"got the shapes {shapes}."
+        ) from None
+
+
+def _listed(names: Mapping[str, object]) -> str:
+    """Quote names for a message."""
+    return " and ".join(f"`{name}`" for name in names)
