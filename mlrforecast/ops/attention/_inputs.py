@@ -9,6 +9,7 @@ __all__ = [
     "check_dropout",
     "check_key_mask",
     "check_qkv",
+    "check_values",
     "follow_autocast",
 ]
 
@@ -62,6 +63,20 @@ def check_key_mask(key_mask: Tensor | None, k: Tensor) -> None:
         )
     if key_mask.device != k.device:
         raise ValueError(f"`key_mask` must be on {k.device} as `k`, got {key_mask.device}.")
+
+
+def check_values(v: Tensor, context: Tensor, num_heads: int) -> None:
+    """Check that values (B, G, S, V) are those of the steps of ``context``, (B, S, D)."""
+    check_tensor(v, "v")
+    if v.ndim != 4 or (v.shape[0], v.shape[2]) != tuple(context.shape[:2]) or min(v.shape) < 1:
+        raise ValueError(
+            "`v` must have the shape (B, G, S, V) for `context` of shape (B, S, D), got "
+            f"{tuple(v.shape)} and {tuple(context.shape)}."
+        )
+    if num_heads % v.shape[1]:
+        raise ValueError(
+            f"The heads of `v`, G={v.shape[1]}, must divide those of the scores, H={num_heads}."
+        )
 
 
 def check_dropout(dropout_p: float) -> float:

@@ -1,11 +1,8 @@
 """Standard attention: every pair is scored by one dot product."""
 
-import math
-
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mlrforecast.ops._checks import number
 from mlrforecast.ops._layout import step_distances
 from mlrforecast.ops.attention._fused import fused_attention
 from mlrforecast.ops.attention._inputs import (
@@ -14,6 +11,7 @@ from mlrforecast.ops.attention._inputs import (
     check_qkv,
     follow_autocast,
 )
+from mlrforecast.ops.scores.dot import softmax_scale
 
 __all__ = ["standard_attention"]
 
@@ -90,13 +88,3 @@ def standard_attention(
         scale=softmax_scale(scale, q.shape[-1]),
         dropout_p=check_dropout(dropout_p),
     )
-
-
-def softmax_scale(scale: float | None, width: int, name: str = "scale") -> float:
-    """Return the factor of dot products of ``width`` columns, ``1 / sqrt(width)`` by default."""
-    if scale is None:
-        return 1 / math.sqrt(width)
-    value = number(scale, name)
-    if not math.isfinite(value):
-        raise ValueError(f"`{name}` must be finite, got {value}.")
-    return value

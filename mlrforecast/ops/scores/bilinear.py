@@ -1,0 +1,156 @@
+"""Bilinear scores: a matrix per head between the input at the query and that at the key."""
+
+import math
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import layer_norm
+
+from mlrforecast.ops._checks import check_tensor
+from mlrforecast.ops.matrices.base import StructuredMatrix
+from mlrforecast.ops.scores.dot import softmax_scale
+
+__all__ = ["bilinear_keys", "bilinear_scores", "check_context", "check_matrix", "normalised"]
+
+
+def bilinear_scores(
+    x: Float[Tensor, "B T D"],
+    context: Float[Tensor, "B S D"],
+    matrix: StructuredMatrix,
+    *,
+    norm_weight: Float[Tensor, "D"] | None = None,
+    scale: float | None = None,
+) -> Float[Tensor, "B H T S"]:
+    """Score every pair by a bilinear form, ``scale * x_i . norm(M_h context_j)``.
+
+    Parameters
+    ----------
+    x : Tensor of shape (B, T, D)
+        Layer input at the queries.
+    context : Tensor of shape (B, S, D)
+        Layer input at the keys: ``x`` itself, or another sequence.
+    matrix : StructuredMatrix with batch axes that count H heads
+        ``M_h``, D x D; its weights are used as they are.
+    norm_weight : Tensor of shape (D,), optional
+        Weight of a LayerNorm (without bias, shared by the heads) of ``M_h context_j``. Without it
+        nothing is normalised.
+    scale : float, optional
+        Factor of the scores, ``1 / sqrt(D)`` by default.
+
+    Returns
+    -------
+    Tensor of shape (B, H, T, S)
+        Scores before mask and softmax.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit or the scale is not finite.
+    TypeError
+        If an argument is of the wrong type.
+
+    References
+    ----------
+    "Customizing the Inductive Biases of Softmax Attention using Structured Matrices", ICML 2025,
+    https://arxiv.org/abs/2509.07963
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mlrforecast.ops import BlockTensorTrain
+    >>> matrix = BlockTensorTrain(torch.ones(2, 2, 2, 2), torch.ones(2, 2, 2, 2))
+    >>> x = torch.tensor([[[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]])
+    >>> bilinear_scores(x, x, matrix).shape
+    torch.Size([1, 2, 2, 2])
+    >>> bilinear_scores(x, x, matrix)[0, 0]
+    tensor([[0.5000, 2.0000],
+            [2.0000, 8.0000]])
+    """
+    check_context(x, context)
+    check_matrix(matrix, x.shape[-1])
+    heads = matrix.dense().reshape(-1, *matrix.shape)
+    keys = normalised(context[:, None] @ heads.transpose(-1, -2), norm_weight)
+    return softmax_scale(scale, x.shape[-1]) * (x[:, None] @ keys.transpose(-1, -2))
+
+
+def bilinear_keys(
+    context: Float[Tensor, "B S D"],
+    matrix: StructuredMatrix,
+    norm_weight: Float[Tensor, "D"] | None = None,
+) -> Float[Tensor, "B H S D"]:
+    """Return what stands for each step as a key, ``norm(M_h context_j)``, by the fast product.
+
+    Parameters
+    ----------
+    context : Tensor of shape (B, S, D)
+        Layer input at the keys.
+    matrix : StructuredMatrix with batch axes that count H heads
+        ``M_h``, D x D.
+    norm_weight : Tensor of shape (D,), optional
+        Weight of a LayerNorm, as in :func:`bilinear_scores`.
+
+    Returns
+    -------
+    Tensor of shape (B, H, S, D)
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    TypeError
+        If an argument is of the wrong type.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mlrforecast.ops import BlockTensorTrain
+    >>> matrix = BlockTensorTrain(torch.ones(2, 2, 2, 2), torch.ones(2, 2, 2, 2))
+    >>> bilinear_keys(torch.ones(1, 3, 4), matrix).shape
+    torch.Size([1, 2, 3, 4])
+    """
+    check_context(context, context)
+    check_matrix(matrix, context.shape[-1])
+    batch, length, width = context.shape
+    axes = len(matrix.batch_shape)
+    keys = matrix.apply(context.reshape(batch, *[1] * axes, length, width))
+    return normalised(keys.flatten(1, axes), norm_weight)
+
+
+def normalised(features: Tensor, weight: Tensor | None) -> Tensor:
+    """Apply a LayerNorm without bias over the last axis, if there is a weight for it."""
+    if weight is None:
+        return features
+    check_tensor(weight, "norm weight")
+    if tuple(weight.shape) != (features.shape[-1],):
+        raise ValueError(
+            f"The weight of a norm must have the shape ({features.shape[-1]},), as it normalises "
+            f"that many columns; got {tuple(weight.shape)}."
+        )
+    return layer_norm(features, weight.shape, weight, eps=1e-5)
+
+
+def check_context(x: Tensor, context: Tensor) -> None:
+    """Check that two sequences of layer inputs can be compared."""
+    for name, sequence in (("x", x), ("context", context)):
+        check_tensor(sequence, name)
+    if not x.ndim == context.ndim == 3 or x.shape[::2] != context.shape[::2]:
+        raise ValueError(
+            "`x` must have the shape (B, T, D) and `context` (B, S, D), got "
+            f"{tuple(x.shape)} and {tuple(context.shape)}."
+        )
+    if min(*x.shape, *context.shape) < 1:
+        raise ValueError(
+            f"`x` and `context` must not be empty, got {tuple(x.shape)}, {tuple(context.shape)}."
+        )
+
+
+def check_matrix(matrix: StructuredMatrix, width: int) -> int:
+    """Return how many heads a matrix has, if it is of the width of the layer input."""
+    if not isinstance(matrix, StructuredMatrix):
+        raise TypeError(f"`matrix` must be a StructuredMatrix, got a {type(matrix).__name__}.")
+    if matrix.shape != (width, width) or not matrix.batch_shape:
+        raise ValueError(
+            f"`matrix` must be {width} x {width}, as `x` has D={width} columns, with a batch axis "
+            f"for the heads; got {matrix.shape} and the batch axes {matrix.batch_shape}."
+        )
+    return math.prod(matrix.batch_shape)
