@@ -23,6 +23,7 @@ from mlrforecast.nn.block import Encoder, EncoderBlock, attention_of_layers
 from mlrforecast.nn.embedding import LearnedPositions, PatchEmbedding
 from mlrforecast.nn.heads import PointHead, QuantileHead
 from mlrforecast.nn.linear import InputLinear, OutputLinear
+from mlrforecast.nn.mup import MupRow, MupRule, initialise_mup, mup_table
 from mlrforecast.nn.norm import Normalised, instance_normalise
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "LearnedPositions",
     "MLRScore",
     "MLRWindowScore",
+    "MupRow",
+    "MupRule",
     "Normalised",
     "OutputLinear",
     "PatchEmbedding",
@@ -52,6 +55,8 @@ __all__ = [
     "attention_of_layers",
     "attentions",
     "default_ranks",
+    "initialise_mup",
     "instance_normalise",
+    "mup_table",
     "option_names",
 ]
