@@ -1,5 +1,16 @@
 """Models, one a file: a frozen configuration and the module it describes."""
 
+from mlrforecast.models.cache import ModelCache
+from mlrforecast.models.causal_lm import CausalLM, CausalLMConfig
 from mlrforecast.models.encoder import EncoderConfig, EncoderForecaster
+from mlrforecast.models.regressor import Regressor, RegressorConfig
 
-__all__ = ["EncoderConfig", "EncoderForecaster"]
+__all__ = [
+    "CausalLM",
+    "CausalLMConfig",
+    "EncoderConfig",
+    "EncoderForecaster",
+    "ModelCache",
+    "Regressor",
+    "RegressorConfig",
+]

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 
 import numpy as np
 
-from mlrforecast.nn import Encoder, attention_of_layers, attentions
+from mlrforecast.nn import Encoder, LearnedPositions, attention_of_layers, attentions
 
 Positions: TypeAlias = Literal["learned", "rotary", "none"]
 
@@ -103,6 +103,10 @@ class EncoderFields(ModelConfig):
             "qk_norm": self.qk_norm,
             "rotary": self.positions == "rotary",
         }
+
+    def build_positions(self, length: int) -> LearnedPositions | None:
+        """Return the learned positions of ``length`` tokens, if the model has any."""
+        return LearnedPositions(length, self.width) if self.positions == "learned" else None
 
     def build_encoder(self, *, context_length: int, causal: bool) -> Encoder:
         """Return the encoder, for sequences of ``context_length`` tokens."""
