@@ -35,7 +35,10 @@ def check_pair(pair: Sequence[int] | None, size: int, name: str) -> tuple[int, i
 
 
 def prime_factors(size: int) -> tuple[int, ...]:
-    """Return the prime factors of ``size``, each as often as it divides, smallest first."""
+    """Return the prime factors of ``size``, smallest first, each as often as it divides.
+
+    1 has itself, so that there always is a factor.
+    """
     size = positive(size, "size")
     found: list[int] = []
     factor = 2
@@ -44,4 +47,4 @@ def prime_factors(size: int) -> tuple[int, ...]:
             found.append(factor)
             size //= factor
         factor += 1
-    return (*found, size) if size > 1 else tuple(found)
+    return (*found, size) if size > 1 or not found else tuple(found)

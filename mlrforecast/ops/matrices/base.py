@@ -12,7 +12,7 @@ from torch import Tensor
 
 from mlrforecast.ops._checks import check_tensor
 
-__all__ = ["ParameterSpec", "StructuredMatrix", "check_rows", "common_batch"]
+__all__ = ["ParameterSpec", "StructuredMatrix", "check_rows", "common_batch", "take"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +45,10 @@ class StructuredMatrix(ABC):
 
     Examples
     --------
-    >>> from mlrforecast.ops import BlockTensorTrain
-    >>> matrix = BlockTensorTrain(left=torch.ones(2, 2, 3), right=torch.ones(3, 1, 2))
+    >>> from mlrforecast.ops import LowRank
+    >>> matrix = LowRank(left=torch.ones(4, 1), right=torch.ones(3, 1))
     >>> isinstance(matrix, StructuredMatrix), matrix.shape, matrix.rank()
-    (True, (4, 3), 3)
+    (True, (4, 3), 1)
     """
 
     @property
@@ -154,14 +154,20 @@ class StructuredMatrix(ABC):
         return self.apply(identity).transpose(-1, -2)
 
 
-def check_rows(x: Tensor, name: str, width: int, side: str) -> None:
-    """Check that ``x`` holds rows of ``width`` entries, one for each of a matrix's ``side``."""
+def check_rows(x: Tensor, name: str, width: int, batch_shape: tuple[int, ...]) -> None:
+    """Check that ``x`` holds rows of ``width`` entries, and that its batch axes broadcast."""
     check_tensor(x, name)
     if x.ndim < 2 or x.shape[-1] != width:
         raise ValueError(
-            f"`{name}` must have the shape (..., T, {width}), as the matrix has {width} {side}; "
-            f"got {tuple(x.shape)}."
+            f"`{name}` must have the shape (..., T, {width}) for this matrix, got {tuple(x.shape)}."
         )
+    try:
+        torch.broadcast_shapes(x.shape[:-2], batch_shape)
+    except RuntimeError:
+        raise ValueError(
+            f"The batch axes of `{name}` must broadcast with those of the matrix, {batch_shape}; "
+            f"`{name}` has the shape {tuple(x.shape)}."
+        ) from None
 
 
 def common_batch(tensors: Mapping[str, Tensor], core: int) -> tuple[int, ...]:
@@ -182,6 +188,13 @@ def common_batch(tensors: Mapping[str, Tensor], core: int) -> tuple[int, ...]:
             f"The batch axes of {_listed(tensors)} must be equal or of size 1 where one is shared, "
             f"got the shapes {shapes}."
         ) from None
+
+
+def take(parameters: Mapping[str, Tensor], name: str) -> Tensor:
+    """Return the tensor of that name."""
+    if name not in parameters:
+        raise ValueError(f"`parameters` must hold {name!r}, got {', '.join(parameters)}.")
+    return parameters[name]
 
 
 def _listed(names: Mapping[str, object]) -> str:

@@ -11,7 +11,7 @@ from mlrforecast.ops.matrices.base import ParameterSpec, common_batch
 from mlrforecast.ops.matrices.blocks import BlockLevel, Shuffle, left_spec, right_spec
 from mlrforecast.ops.matrices.family import Family
 
-__all__ = ["BlockTensorTrain"]
+__all__ = ["BlockTensorTrain", "train_level"]
 
 
 class BlockTensorTrain(Family):
@@ -54,18 +54,9 @@ class BlockTensorTrain(Family):
         left: Float[Tensor, "*left_batch b a cs"],
         right: Float[Tensor, "*right_batch c d bs"],
     ) -> None:
-        common_batch({"left": left, "right": right}, core=3)
-        b, c = left.shape[-3], right.shape[-3]
-        rank = right.shape[-1] // b
-        if not rank or right.shape[-1] != b * rank or left.shape[-1] != c * rank:
-            raise ValueError(
-                "`left` and `right` must have the shapes (..., b, a, c * s) and "
-                f"(..., c, d, b * s), got {tuple(left.shape)} and {tuple(right.shape)}."
-            )
+        level = train_level(left, right)
         self.left, self.right = left, right
-        middle = Shuffle((c, b, rank), (1, 0, 2))
-        output = Shuffle((b, left.shape[-2]), (1, 0))
-        super().__init__([BlockLevel(right, left, middle, output)])
+        super().__init__([level])
 
     def parameters(self) -> dict[str, Tensor]:
         """Return ``left`` and ``right``."""
@@ -105,3 +96,25 @@ class BlockTensorTrain(Family):
             "left": left_spec(a * b, b, c * rank),
             "right": right_spec(c * d, c, b * rank),
         }
+
+
+def train_level(
+    left: Float[Tensor, "*left_batch b a cs"], right: Float[Tensor, "*right_batch c d bs"]
+) -> BlockLevel:
+    """Join the factors ``left`` and ``right`` of a block tensor train.
+
+    Raises
+    ------
+    ValueError
+        If the two do not fit each other.
+    """
+    common_batch({"left": left, "right": right}, core=3)
+    b, a, left_width = left.shape[-3:]
+    c, _, right_width = right.shape[-3:]
+    rank = right_width // max(b, 1)
+    if not rank or right_width != b * rank or left_width != c * rank:
+        raise ValueError(
+            "`left` and `right` must have the shapes (..., b, a, c * s) and (..., c, d, b * s), "
+            f"got {tuple(left.shape)} and {tuple(right.shape)}."
+        )
+    return BlockLevel(right, left, Shuffle((c, b, rank), (1, 0, 2)), Shuffle((b, a), (1, 0)))

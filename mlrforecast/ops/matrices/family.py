@@ -16,6 +16,27 @@ class Family(MLBTC):
     """An MLBTC whose constructor takes tensors by name and makes the levels of them.
 
     A family calls ``super().__init__(levels)``, and adds ``parameters`` and ``parameter_specs``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from mlrforecast.ops import BlockLevel
+    >>> class Diagonal(Family):
+    ...     def __init__(self, entries):
+    ...         self.entries = entries
+    ...         super().__init__([BlockLevel(entries[..., None, None])])
+    ...
+    ...     def parameters(self):
+    ...         return {"entries": self.entries}
+    ...
+    ...     @classmethod
+    ...     def parameter_specs(cls, d_out, d_in):
+    ...         return {"entries": ParameterSpec((d_in,), 1, 1, reads_input=True)}
+    >>> matrix = Diagonal(torch.tensor([1.0, 2.0, 3.0]))
+    >>> matrix.apply(torch.ones(1, 3))
+    tensor([[1., 2., 3.]])
+    >>> matrix.shape, matrix.rank(), matrix.flops()
+    ((3, 3), 3, 3)
     """
 
     @abstractmethod

@@ -15,10 +15,11 @@ from mlrforecast.ops.matrices.base import (
     StructuredMatrix,
     check_rows,
     common_batch,
+    take,
 )
 from mlrforecast.ops.matrices.blocks import BlockLayout, BlockLevel, divide, left_spec, right_spec
 
-__all__ = ["MLBTC"]
+__all__ = ["MLBTC", "check_scales"]
 
 
 class MLBTC(StructuredMatrix):
@@ -70,7 +71,7 @@ class MLBTC(StructuredMatrix):
             shapes = [level.shape for level in self.levels]
             raise ValueError(f"`levels` must all have one shape (d_out, d_in), got {shapes}.")
         self._batch_shape = common_batch(_factors(self.levels), core=3)
-        self.scales = _check_scales(scales, len(self.levels))
+        self.scales = check_scales(scales, len(self.levels))
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -88,7 +89,7 @@ class MLBTC(StructuredMatrix):
 
     def apply(self, x: Float[Tensor, "*x_batch T d_in"]) -> Float[Tensor, "*batch T d_out"]:
         """Multiply the matrix with each row of ``x``; batch axes broadcast."""
-        check_rows(x, "x", self._shape[1], "columns")
+        check_rows(x, "x", self._shape[1], self._batch_shape)
         terms = zip(self.levels, self.scales, strict=True)
         return _sum(level.apply(x, scale) for level, scale in terms)
 
@@ -96,7 +97,7 @@ class MLBTC(StructuredMatrix):
         self, y: Float[Tensor, "*y_batch T d_out"]
     ) -> Float[Tensor, "*batch T d_in"]:
         """Multiply the transposed matrix with each row of ``y``; batch axes broadcast."""
-        check_rows(y, "y", self._shape[0], "rows")
+        check_rows(y, "y", self._shape[0], self._batch_shape)
         terms = zip(self.levels, self.scales, strict=True)
         return _sum(level.apply_transposed(y, scale) for level, scale in terms)
 
@@ -133,12 +134,12 @@ class MLBTC(StructuredMatrix):
         """Give each layout its factors."""
         levels = [
             BlockLevel(
-                parameters[f"right_{lvl}"],
+                take(parameters, f"right_{lvl}"),
                 parameters.get(f"left_{lvl}"),
                 layout.middle,
                 layout.output,
             )
-            for lvl, layout in enumerate(options["levels"])
+            for lvl, layout in enumerate(options.get("levels", ()))
         ]
         return cls(levels, options.get("scales"))
 
@@ -151,7 +152,7 @@ def _layout_specs(
     scales: Sequence[float] | None = None,
 ) -> dict[str, ParameterSpec]:
     """Describe the factors that each layout asks for."""
-    _check_scales(scales, len(levels))
+    check_scales(scales, len(levels))
     specs: dict[str, ParameterSpec] = {}
     for lvl, layout in enumerate(levels):
         right = right_spec(d_in, layout.right_blocks, layout.right_width)
@@ -197,7 +198,7 @@ def _check_level(level: BlockLevel, name: str) -> None:
             )
 
 
-def _check_scales(scales: Sequence[float] | None, num_levels: int) -> tuple[float, ...]:
+def check_scales(scales: Sequence[float] | None, num_levels: int) -> tuple[float, ...]:
     """Return one factor a level, each finite and not 0."""
     if scales is None:
         return (1.0,) * num_levels
