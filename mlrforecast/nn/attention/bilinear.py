@@ -152,7 +152,7 @@ class BilinearBTTScore(BilinearScore):
         super().__init__(
             heads,
             structure="btt",
-            structure_options={"tensor_rank": tensor_rank},
+            structure_options={"rank": tensor_rank},
             logit_scale=logit_scale,
             key_norm=key_norm,
             input_norm=input_norm,
