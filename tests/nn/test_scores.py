@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from mlrforecast.nn import StructuredAttention, attentions, default_ranks
+from mlrforecast.ops.matrices import matrices
 from tests.contracts.score_contract import WIDTH, ScoreContract
 
 
@@ -300,8 +301,10 @@ class BilinearStructure(ScoreContract):
 
     def test_one_group_shares_what_reads_the_input(self) -> None:
         full, grouped = self.layer(), self.layer(num_kv_heads=1)
-        for name, spec in full.score.specs.items():
-            wanted = 1 if spec.reads_input else 4
+        specs = full.score.specs
+        for name, spec in specs.items():
+            # A single factor for all heads of a group would make them one head.
+            wanted = 1 if spec.reads_input and len(specs) > 1 else 4
             assert len(grouped.score.weights[name]) == wanted
             assert len(full.score.weights[name]) == 4
 
@@ -317,7 +320,7 @@ class TestBilinearDense(BilinearStructure):
 class TestBilinearMonarch(BilinearStructure):
     options: ClassVar[dict[str, Any]] = {
         "structure": "monarch",
-        "structure_options": {"num_blocks": 3},
+        "structure_options": {"in_factors": (2, 6)},
     }
 
 
@@ -327,6 +330,22 @@ class TestBilinearKronecker(BilinearStructure):
 
 class TestBilinearButterfly(BilinearStructure):
     options: ClassVar[dict[str, Any]] = {"structure": "butterfly"}
+
+
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize("structure", list(matrices))
+def test_every_structure_has_defaults(structure: str) -> None:
+    layer = StructuredAttention(12, 2, attention="bilinear", structure=structure)
+    assert layer(torch.ones(1, 5, 12)).shape == (1, 5, 12)
+
+
+def test_options_of_structures_are_checked() -> None:
+    with pytest.raises(ValueError, match="the structure 'monarch' has no option `rank`"):
+        StructuredAttention(
+            12, 2, attention="bilinear", structure="monarch", structure_options={"rank": 2}
+        )
+    with pytest.raises(ValueError, match=r"Unknown .*'sparse'.*Available: .*btt"):
+        StructuredAttention(12, 2, attention="bilinear", structure="sparse")
 
 
 def test_every_score_keeps_the_contract() -> None:

@@ -1,5 +1,6 @@
 """Bilinear scores ``x^T M x'``: a structured matrix in place of the product of two projections."""
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -31,7 +32,8 @@ class BilinearScore(Score):
     structure : str
         Name of a structured matrix, see ``mlrforecast.ops.matrices``.
     structure_options : mapping of str to object, optional
-        Its options, such as ``{"rank": 8}``.
+        Its options, such as ``{"rank": 8}``. Where it needs a rank, the default is the head width;
+        ranks of levels are then half of it, a quarter, a quarter.
     logit_scale : {"inverse_sqrt_width", "mup"}
         ``1 / sqrt(D)``, or ``1 / D``.
     key_norm : bool
@@ -59,9 +61,7 @@ class BilinearScore(Score):
         width = heads.width
         self.sections = (width,)
         self.structure: type[StructuredMatrix] = matrices[structure]
-        self.structure_options = dict(structure_options or {})
-        if structure == "low_rank":
-            self.structure_options.setdefault("rank", heads.head_width)
+        self.structure_options = _checked_options(structure, structure_options, heads.head_width)
         factors = {"inverse_sqrt_width": 1 / math.sqrt(width), "mup": 1 / width}
         if logit_scale not in factors:
             raise ValueError(
@@ -70,9 +70,11 @@ class BilinearScore(Score):
         self.factor = factors[logit_scale]
         self.clamp = clamp
         self.specs = self.structure.parameter_specs(width, width, **self.structure_options)
+        # Heads whose every factor is shared would be one head.
+        shares = not all(spec.reads_input for spec in self.specs.values())
         self.weights = nn.ParameterDict()
         for name, spec in self.specs.items():
-            copies = heads.num_kv_heads if spec.reads_input else heads.num_heads
+            copies = heads.num_kv_heads if shares and spec.reads_input else heads.num_heads
             draw = torch.randn(copies, *spec.shape) / math.sqrt(spec.fan_in)
             self.weights[name] = nn.Parameter(draw)
         self.key_norm = nn.LayerNorm(width, bias=False) if key_norm else None
@@ -251,6 +253,25 @@ class BilinearMLRScore(Score):
         return standard_attention(
             q, k, v, causal=causal, key_mask=key_mask, scale=1.0, dropout_p=dropout_p
         )
+
+
+def _checked_options(
+    structure: str, options: Mapping[str, Any] | None, head_width: int
+) -> dict[str, Any]:
+    """Check that a structure has the options, and give it the ranks of a head if it needs some."""
+    parameters = inspect.signature(matrices[structure].parameter_specs).parameters
+    known = [name for name, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    given = dict(options or {})
+    if unknown := sorted(set(given) - set(known)):
+        raise ValueError(
+            f"`structure_options`: the structure {structure!r} has no option `{unknown[0]}`. Its "
+            f"options are {', '.join(known) or 'none'}."
+        )
+    defaults = {"rank": head_width, "ranks": default_ranks(head_width)}
+    for name, value in defaults.items():
+        if name in known and parameters[name].default is inspect.Parameter.empty:
+            given.setdefault(name, value)
+    return given
 
 
 def _check_blocks(num_blocks: Sequence[int], num_levels: int, width: int) -> tuple[int, ...]:
