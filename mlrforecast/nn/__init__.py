@@ -20,6 +20,7 @@ from mlrforecast.nn.attention import (
     option_names,
 )
 from mlrforecast.nn.block import Encoder, EncoderBlock, attention_of_layers
+from mlrforecast.nn.cost import Convention, Cost
 from mlrforecast.nn.embedding import LearnedPositions, PatchEmbedding
 from mlrforecast.nn.heads import PointHead, QuantileHead
 from mlrforecast.nn.linear import InputLinear, OutputLinear
@@ -30,6 +31,8 @@ __all__ = [
     "BilinearBTTScore",
     "BilinearMLRScore",
     "BilinearScore",
+    "Convention",
+    "Cost",
     "Encoder",
     "EncoderBlock",
     "GlobalWindowScore",

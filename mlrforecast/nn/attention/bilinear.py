@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from mlrforecast.nn.attention.dot import LogitScale, logit_factor
 from mlrforecast.nn.attention.mlr import default_ranks
 from mlrforecast.nn.attention.score import Heads, Score, attentions
+from mlrforecast.nn.cost import Convention, Cost
 from mlrforecast.ops import bilinear_keys, bilinear_mlr_features, rms_clamp, standard_attention
 from mlrforecast.ops.matrices import StructuredMatrix, matrices
 
@@ -127,6 +128,17 @@ class BilinearScore(Score):
             q, k, v, causal=causal, key_mask=key_mask, scale=self.factor, dropout_p=dropout_p
         )
 
+    def cost(self, length: int, convention: Convention) -> Cost:
+        """Count each head's matrix with every step, the norms, and the products of all pairs."""
+        del convention
+        with torch.no_grad():
+            matrix = self.matrix()
+        columns = 0 if self.key_norm is None else self.heads.num_heads * self.heads.width
+        columns += 0 if self.input_norm is None else self.heads.width
+        structured = length * self.heads.num_heads * matrix.flops()
+        maps = Cost(structured=structured, norm_elements=length * columns)
+        return maps + self.cost_of_all_pairs(length)
+
 
 class BilinearBTTScore(BilinearScore):
     """A bilinear score whose matrix is a block tensor train.
@@ -236,7 +248,9 @@ class BilinearMLRScore(Score):
             rms_clamp(w, fan_in=w.shape[1], fan_out=w.shape[2]) if self.clamp else w
             for w in weights
         ]
-        scales = None if norms is None else [norm.weight for norm in norms]
+        scales = None
+        if norms is not None:
+            scales = [norm.weight for norm in norms if isinstance(norm, nn.LayerNorm)]
         return bilinear_mlr_features(x, clamped, num_heads=num_heads, norms=scales)
 
     def attend(
@@ -253,6 +267,16 @@ class BilinearMLRScore(Score):
         return standard_attention(
             q, k, v, causal=causal, key_mask=key_mask, scale=1.0, dropout_p=dropout_p
         )
+
+    def cost(self, length: int, convention: Convention) -> Cost:
+        """Count each level's maps and norms, and the products of all pairs."""
+        del convention
+        heads = self.heads
+        weights = sum(w.numel() for w in (*self.query_weights, *self.key_weights))
+        columns = (heads.num_heads + heads.num_kv_heads) * sum(self.sections)
+        normed = 0 if self.query_norms is None else length * columns
+        maps = Cost(structured=length * weights, norm_elements=normed)
+        return maps + self.cost_of_all_pairs(length)
 
 
 def _checked_options(

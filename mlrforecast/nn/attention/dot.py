@@ -1,5 +1,6 @@
 """Scores that are dot products of projected queries and keys: standard, and with windows."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import ClassVar, Literal, TypeAlias
@@ -8,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from mlrforecast.nn.attention.score import Heads, Reach, Score, Step, attentions
+from mlrforecast.nn.cost import Convention, Cost, window_pairs
 from mlrforecast.ops import global_window_attention, sliding_window_attention, standard_attention
 
 __all__ = ["DotScore", "GlobalWindowScore", "LogitScale", "SlidingWindowScore", "StandardScore"]
@@ -65,6 +67,21 @@ class DotScore(Score):
         """Project, cut into heads and normalise."""
         k: Tensor = self.key_norm(self.key(x).unflatten(-1, (self.heads.num_kv_heads, -1)))
         return k.transpose(1, 2)
+
+    def cost(self, length: int, convention: Convention) -> Cost:
+        """Count the projections, their norms, and the products of the attention."""
+        heads = self.heads
+        weights = self.query.weight.numel() + self.key.weight.numel()
+        columns = (heads.num_heads + heads.num_kv_heads) * self.qk_width if heads.qk_norm else 0
+        products = self.cost_of_all_pairs(length)
+        if convention == "paper":
+            scores = heads.num_heads * self.paper_scores(length)
+            products = dataclasses.replace(products, scores=scores)
+        return Cost(linear=length * weights, norm_elements=length * columns) + products
+
+    def paper_scores(self, length: int) -> int:
+        """Count the multiply-adds of one head's scores in ``length`` steps, as the paper does."""
+        return self.qk_width * length**2
 
 
 class StandardScore(DotScore):
@@ -162,6 +179,10 @@ class SlidingWindowScore(DotScore):
         window = fixed_window(self.window, self.heads)
         return (Reach(columns=self.qk_width, first=lambda step: max(0, step - window)),)
 
+    def paper_scores(self, length: int) -> int:
+        """Count the window of ``length`` steps only."""
+        return self.qk_width * window_pairs(length, window_of(self.window, self.heads, length))
+
 
 class GlobalWindowScore(DotScore):
     """Two softmaxes over one set of values: some columns over all steps, the others in a window.
@@ -238,6 +259,16 @@ class GlobalWindowScore(DotScore):
             Reach(columns=self.sections[0], first=lambda step: 0),
             Reach(columns=self.sections[1], first=lambda step: max(0, step - window)),
         )
+
+    def cost(self, length: int, convention: Convention) -> Cost:
+        """Count two products with the values, or one as the paper, which adds the weights first."""
+        cost = super().cost(length, convention)
+        return cost if convention == "paper" else dataclasses.replace(cost, values=2 * cost.values)
+
+    def paper_scores(self, length: int) -> int:
+        """Count all pairs of ``length`` steps in some columns, the window in the others."""
+        near = window_pairs(length, window_of(self.window, self.heads, length))
+        return self.sections[0] * length**2 + self.sections[1] * near
 
     def attend_step(self, step: Step) -> Float[Tensor, "B H T V"]:
         """Attend to all steps and to the window, each with the columns that were kept."""

@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from mlrforecast._core.registry import Registry
+from mlrforecast.nn.cost import Convention, Cost
 
 __all__ = ["Heads", "Reach", "Score", "Step", "attentions", "option_names"]
 
@@ -152,6 +153,26 @@ class Score(nn.Module, ABC):
         """Attend causally to what a cache kept."""
         (keys,) = step.keys
         return self.attend(step.q, keys, step.v, causal=True, key_mask=step.key_mask, dropout_p=0.0)
+
+    def cost(self, length: int, convention: Convention) -> Cost:
+        """Count what a sequence of ``length`` steps costs by a ``convention``.
+
+        A score that is to be counted overrides it: ``prepare``, ``queries``, ``keys`` and
+        ``attend`` count, see :meth:`cost_of_all_pairs` for the last.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} does not say what it costs at `length`={length} by "
+            f"`convention`={convention!r}: give it a method `cost`, as those in "
+            "mlrforecast.nn.attention have."
+        )
+
+    def cost_of_all_pairs(self, length: int) -> Cost:
+        """Count one product of all queries with all keys, and one of all weights with values.
+
+        Keys are read in every column of ``sections``, in a sequence of ``length`` steps.
+        """
+        pairs = self.heads.num_heads * length**2
+        return Cost(scores=pairs * sum(self.sections), values=pairs * self.heads.head_width)
 
 
 attentions: Registry[type[Score]] = Registry("attention")
