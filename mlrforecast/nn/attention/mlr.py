@@ -9,7 +9,9 @@ from torch import Tensor
 
 from mlrforecast.nn.attention.dot import DotScore, check_window, fixed_window, window_of
 from mlrforecast.nn.attention.score import Heads, Reach, Step, attentions
+from mlrforecast.nn.cost import window_pairs
 from mlrforecast.ops import (
+    Levels,
     check_levels,
     mlr_attention,
     mlr_step_attention,
@@ -145,6 +147,10 @@ class MLRScore(DotScore):
         length = self.heads.context_length or length
         return check_levels(length, self.ranks, self.block_sizes, num_blocks=self.num_blocks)[1]
 
+    def paper_scores(self, length: int) -> int:
+        """Count each level's blocks of ``length`` steps only."""
+        return length * int(Levels(length, self.ranks, self.sizes(length)).flops_per_token())
+
     def _window(self, length: int) -> int | None:
         """Return the window of the coarsest level, if it has one."""
         del length
@@ -228,6 +234,13 @@ class MLRWindowScore(MLRScore):
             unshared=unshared,
         )
         self.window = check_window(window)
+
+    def paper_scores(self, length: int) -> int:
+        """Count the window of ``length`` steps on the coarsest level, blocks on the others."""
+        coarsest = window_pairs(length, window_of(self.window, self.heads, length))
+        spans = (length if size is None else min(size, length) for size in self.sizes(length)[1:])
+        finer = sum(rank * span for rank, span in zip(self.ranks[1:], spans, strict=True))
+        return self.ranks[0] * coarsest + length * finer
 
     def _window(self, length: int) -> int | None:
         """Return the window of the coarsest level."""
