@@ -1,111 +1,27 @@
-"""The attention module against a loop over pairs of steps."""
+"""Arguments and defaults of the attention module; what scores compute is in ``test_scores``."""
+
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-from mlrforecast.nn import StructuredAttention, attentions, default_ranks
-from mlrforecast.ops import mlr_attention, standard_attention
+from mlrforecast.nn import (
+    Heads,
+    LayerCache,
+    Score,
+    StructuredAttention,
+    attentions,
+    default_ranks,
+    option_names,
+)
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
 WIDTH, HEADS, STEPS = 16, 2, 10
 
 
-def layer_of(attention: str, **options: object) -> StructuredAttention:
+def layer_of(attention: str, **options: Any) -> StructuredAttention:
     return StructuredAttention(WIDTH, HEADS, attention=attention, **options).eval()
-
-
-def heads_of(layer: StructuredAttention, x: Tensor) -> list[Tensor]:
-    """Queries, keys and values of shape (B, H, T, R), each head a run of columns."""
-    width = WIDTH // HEADS
-    parts = []
-    for linear in (layer.query, layer.key, layer.value):
-        projected = x @ linear.weight.T + (0 if linear.bias is None else linear.bias)
-        parts.append(
-            torch.stack(
-                [projected[..., head * width : (head + 1) * width] for head in range(HEADS)], dim=1
-            )
-        )
-    return parts
-
-
-def finish(layer: StructuredAttention, attended: Tensor) -> Tensor:
-    together = torch.cat(list(attended.unbind(1)), dim=-1)
-    return together @ layer.output.weight.T + (
-        0 if layer.output.bias is None else layer.output.bias
-    )
-
-
-def levels_oracle(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    ranks: tuple[int, ...],
-    sizes: tuple[int, ...],
-    key_mask: Tensor | None = None,
-    causal: bool = False,
-) -> Tensor:
-    """Attend pair by pair; blocks are counted back from the newest step."""
-    steps, width = q.shape[2], q.shape[3]
-    out = torch.zeros_like(v)
-    for b in range(q.shape[0]):
-        for h in range(q.shape[1]):
-            scores = torch.full((steps, steps), -torch.inf)
-            for i in range(steps):
-                for j in range(steps):
-                    if (causal and j > i) or (key_mask is not None and not key_mask[b, j]):
-                        continue
-                    score, first = torch.zeros(()), 0
-                    for rank, size in zip(ranks, sizes, strict=True):
-                        if (steps - 1 - i) // size == (steps - 1 - j) // size:
-                            columns = slice(first, first + rank)
-                            score = score + q[b, h, i, columns] @ k[b, h, j, columns]
-                        first += rank
-                    scores[i, j] = score / width**0.5
-            weights = torch.softmax(scores, dim=-1).nan_to_num(0.0)
-            out[b, h] = weights @ v[b, h]
-    return out
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(
-    ("ranks", "block_sizes", "sizes"),
-    [
-        (None, None, (STEPS, 6, 3)),  # halves and quarters, rounded up
-        ((5, 3), None, (STEPS, 5)),
-        ((4, 4), (None, 4), (STEPS, 4)),
-        ((8,), None, (STEPS,)),
-    ],
-)
-def test_mlr_is_the_loop(
-    ranks: tuple[int, ...] | None,
-    block_sizes: tuple[int | None, ...] | None,
-    sizes: tuple[int, ...],
-    masked: bool,
-    causal: bool,
-) -> None:
-    layer = layer_of("mlr", ranks=ranks, block_sizes=block_sizes, causal=causal)
-    x = torch.randn(2, STEPS, WIDTH)
-    key_mask = torch.rand(2, STEPS) > 0.4 if masked else None
-    out = layer(x, key_mask)
-    q, k, v = heads_of(layer, x)
-    expected = levels_oracle(q, k, v, ranks or (4, 2, 2), sizes, key_mask, causal)
-    torch.testing.assert_close(out, finish(layer, expected), atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_each_name_calls_its_operation(bias: bool) -> None:
-    x = torch.randn(2, STEPS, WIDTH)
-    layer = layer_of("standard", bias=bias)
-    assert (layer.query.bias is not None) == bias
-    expected = finish(layer, standard_attention(*heads_of(layer, x)))
-    torch.testing.assert_close(layer(x), expected, atol=1e-6, rtol=1e-5)
-    layer = layer_of("mlr", ranks=(4, 4), block_sizes=(None, 5), bias=bias)
-    options = {"ranks": (4, 4), "block_sizes": (None, 5), "level_scale": "inverse_sqrt_width"}
-    expected = finish(layer, mlr_attention(*heads_of(layer, x), **options))
-    torch.testing.assert_close(layer(x), expected, atol=1e-6, rtol=1e-5)
 
 
 def test_one_level_is_standard_attention_and_more_are_not() -> None:
@@ -118,27 +34,32 @@ def test_one_level_is_standard_attention_and_more_are_not() -> None:
     assert (three(x) - standard(x)).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("attention", ["mlr", "standard"])
-def test_masked_keys_do_not_matter(attention: str) -> None:
-    layer = layer_of(attention)
-    x, other = torch.randn(2, 3, STEPS, WIDTH)
-    key_mask = torch.ones(3, STEPS, dtype=torch.bool)
-    key_mask[:, 2:5] = False
-    key_mask[2] = False
-    mixed = torch.where(key_mask.unsqueeze(-1), x, other)
-    out, changed = layer(x, key_mask), layer(mixed, key_mask)
-    torch.testing.assert_close(out[key_mask], changed[key_mask])
-    # Where no key is left, only the bias of the last map is.
-    torch.testing.assert_close(out[2], layer.output.bias.expand(STEPS, WIDTH))
-    torch.testing.assert_close(layer(x, torch.ones_like(key_mask)), layer(x), atol=1e-6, rtol=1e-5)
+@pytest.mark.parametrize(
+    ("causal", "newest_whole", "edges"),
+    [
+        (False, None, [1, 4, 7]),
+        (True, None, [3, 6, 9]),
+        (True, True, [1, 4, 7]),
+        (False, False, [3, 6, 9]),
+    ],
+)
+def test_blocks_end_at_the_newest_step_unless_causal(
+    causal: bool, newest_whole: bool | None, edges: list[int]
+) -> None:
+    """Ten steps in blocks of three: where the output turns when only a fine column differs."""
+    options = {"ranks": (4, 4), "block_sizes": (None, 3), "causal": causal}
+    layer = layer_of("mlr", **options, newest_whole=newest_whole)
+    seen: dict[str, Any] = {}
 
+    def record(*args: Any, **kwargs: Any) -> torch.Tensor:
+        seen.update(kwargs)
+        return args[2]
 
-def test_dropout_acts_in_training_only() -> None:
-    layer = layer_of("mlr", dropout=0.5)
-    x = torch.randn(2, STEPS, WIDTH)
-    assert torch.equal(layer(x), layer(x))
-    layer.train()
-    assert not torch.equal(layer(x), layer(x))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlrforecast.nn.attention.mlr.mlr_attention", record)
+        layer(torch.zeros(1, STEPS, WIDTH))
+    blocks = [(step + seen["offset"]) // 3 for step in range(STEPS)]
+    assert [step for step in range(1, STEPS) if blocks[step] != blocks[step - 1]] == edges
 
 
 def test_gradients_reach_all_maps() -> None:
@@ -169,18 +90,92 @@ def test_default_ranks_use_every_column(head_width: int) -> None:
     ("options", "words"),
     [
         ({"num_heads": 3}, "`num_heads` must divide the width 16, got 3"),
+        ({"num_heads": 0}, "`num_heads` must divide the width 16, got 0"),
+        ({"num_kv_heads": 3}, r"`num_kv_heads` must divide `num_heads` \(2\), got 3"),
+        ({"head_width": 0}, "`head_width` must be at least 1, got 0"),
+        ({"qk_width": 0}, "`qk_width` must be at least 1, got 0"),
+        ({"dropout": 1.0}, r"`dropout` must lie in \[0, 1\), got 1.0"),
+        ({"context_length": 0}, "`context_length` must be at least 1, got 0"),
         ({"ranks": (4, 2)}, r"`ranks` must sum to the head width 8, got \(4, 2\) \(sum 6\)"),
         ({"block_sizes": (None, 4)}, "one entry for each of the 3 ranks"),
         ({"block_sizes": (2, 4, 8)}, "coarse to fine"),
-        ({"attention": "mrl"}, "Unknown attention 'mrl'. Available: mlr, standard"),
-        ({"attention": "standard", "ranks": (4, 4)}, "belong to attention='mlr'"),
-        ({"attention": "standard", "block_sizes": (None, 4)}, "belong to attention='mlr'"),
+        ({"level_scale": "rank"}, "`level_scale` must be one number per level or one of"),
+        ({"unshared": "drop"}, "`unshared` must be one of mask, zero; got 'drop'"),
+        ({"attention": "mrl"}, "Unknown attention 'mrl'. Available: bilinear, bilinear_btt"),
+        (
+            {"attention": "standard", "ranks": (4, 4)},
+            r"attention='standard' has no option `ranks`; attention='bilinear_mlr' or .*'mlr'",
+        ),
+        ({"attention": "standard", "logit_scale": "big"}, "`logit_scale` must be one of"),
+        ({"attention": "sliding_window", "window": -1}, "`window` must be at least 0, got -1"),
+        ({"attention": "global_window", "ranks": (8,)}, "`ranks` .* must be two integers"),
+        ({"attention": "global_window", "combine": "max"}, "`combine` must be one of mean, sum"),
+        ({"attention": "bilinear_mlr", "num_blocks": (1, 3, 9)}, "`num_blocks` must divide"),
+        ({"attention": "bilinear_mlr", "num_blocks": (1, 2)}, "`num_blocks` must have one entry"),
+        ({"attention": "bilinear_btt", "tensor_rank": 0}, "at least 1, got 0"),
     ],
 )
-def test_wrong_arguments_are_refused(options: dict[str, object], words: str) -> None:
+def test_wrong_arguments_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         StructuredAttention(**{"width": WIDTH, "num_heads": HEADS, **options})
 
 
-def test_the_names_are_those_of_the_registry() -> None:
-    assert list(attentions) == ["mlr", "standard"]
+@pytest.mark.parametrize(
+    ("built", "called", "words"),
+    [
+        ({"attention": "standard"}, {"block_ids": None}, "`block_ids` belong to attention='mlr'"),
+        ({}, {"query_block_ids": None}, "`query_block_ids` belong to a `context`"),
+        ({"attention": "standard", "causal": True}, {"context": None}, "must be built with"),
+        ({"attention": "standard", "rotary": True}, {"context": None}, "must be built with"),
+        ({"attention": "mlr"}, {"context": None}, "give `block_ids` and `query_block_ids`"),
+    ],
+)
+def test_wrong_calls_are_refused(built: dict[str, Any], called: dict[str, Any], words: str) -> None:
+    values = {
+        "block_ids": torch.zeros(3, STEPS, dtype=torch.int64),
+        "query_block_ids": torch.zeros(3, STEPS, dtype=torch.int64),
+        "context": torch.zeros(1, STEPS, WIDTH),
+    }
+    layer = StructuredAttention(WIDTH, HEADS, **built)
+    with pytest.raises(ValueError, match=words):
+        layer(torch.zeros(1, STEPS, WIDTH), **{name: values[name] for name in called})
+
+
+def test_block_ids_and_a_cache_do_not_go_together() -> None:
+    layer = layer_of("mlr", causal=True, context_length=STEPS)
+    ids = torch.zeros(3, STEPS, dtype=torch.int64)
+    with pytest.raises(ValueError, match="`cache` is for causal self-attention"):
+        layer(torch.zeros(1, STEPS, WIDTH), block_ids=ids, cache=LayerCache(layer.score))
+
+
+def test_a_score_of_ones_own_is_one_class() -> None:
+    """What docs tell a user to write: features, an op, a name."""
+
+    class Plain(Score):
+        """Compare the raw columns of each head."""
+
+        positional = False
+
+        def __init__(self, heads: Heads, *, factor: float = 1.0) -> None:
+            super().__init__(heads)
+            self.factor = factor
+
+        def queries(self, x: torch.Tensor) -> torch.Tensor:
+            return x.unflatten(-1, (self.heads.num_heads, -1)).transpose(1, 2)
+
+        keys = queries
+
+        def attend(self, q, k, v, *, causal, key_mask, dropout_p):
+            return torch.nn.functional.scaled_dot_product_attention(
+                q, k, v, is_causal=causal, scale=self.factor
+            )
+
+    assert option_names(Plain) == ("factor",)
+    assert "plain" not in attentions
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(attentions._entries, "plain", Plain)
+        layer = layer_of("plain", factor=0.5, causal=True)
+        cache = LayerCache(layer.score)
+        x = torch.randn(1, STEPS, WIDTH)
+        parts = [layer(x[:, :1], cache=cache), layer(x, cache=None)[:, :1]]
+    torch.testing.assert_close(*parts)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from mlrforecast.nn import Encoder, EncoderBlock
+from mlrforecast.nn import Encoder, EncoderBlock, attention_of_layers
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -21,7 +21,9 @@ def test_a_block_adds_attention_and_network_to_its_input() -> None:
 
 
 def test_an_encoder_is_its_blocks_and_a_norm() -> None:
-    encoder = Encoder(16, 2, num_layers=3, hidden_width=24, ranks=(6, 2)).eval()
+    encoder = Encoder(
+        16, 2, num_layers=3, hidden_width=24, attention_options={"ranks": (6, 2)}
+    ).eval()
     x = torch.randn(2, 9, 16)
     key_mask = torch.rand(2, 9) > 0.3
     expected = x
@@ -47,3 +49,50 @@ def test_dropout_acts_in_training_only() -> None:
     assert not torch.equal(block(x), block(x))
     block.eval()
     assert torch.equal(block(x), block(x))
+
+
+def test_a_pattern_of_scores_is_repeated_over_the_blocks() -> None:
+    pattern = ("standard", "sliding_window", "mlr")
+    options = {"window": 3, "ranks": (4, 4), "qk_norm": True}
+    encoder = Encoder(
+        16, 2, num_layers=5, hidden_width=24, attention=pattern, attention_options=options
+    )
+    layers = [block.attention for block in encoder.blocks]
+    assert [layer.attention for layer in layers] == [*pattern, *pattern[:2]]
+    assert [layer.score.window for layer in layers[1::3]] == [3, 3]
+    assert layers[2].score.ranks == (4, 4)
+    assert all(layer.score.heads.qk_norm for layer in layers)
+
+
+@pytest.mark.parametrize(
+    ("attention", "options", "words"),
+    [
+        ((), {}, "`attention` must name at least one score"),
+        (("mlr", "strandard"), {}, "Unknown attention 'strandard'"),
+        (("mlr", "standard"), {"window": 3}, "has no option `window`. Its options are .*ranks"),
+        ("standard", {"attention": "mlr"}, "has no option `attention`"),
+        # The third score is one that two layers never reach.
+        (("standard", "mlr", "sliding_window"), {"window": 3}, "has no option `window`"),
+    ],
+)
+def test_options_that_no_layer_takes_are_refused(
+    attention: str | tuple[str, ...], options: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        attention_of_layers(attention, options, 2)
+
+
+def test_without_bias_no_map_and_no_norm_has_one() -> None:
+    encoder = Encoder(16, 2, num_layers=1, hidden_width=24, bias=False)
+    assert not [name for name, _ in encoder.named_parameters() if "bias" in name]
+
+
+def test_a_causal_encoder_may_be_run_step_by_step() -> None:
+    options = {"context_length": 9}
+    encoder = Encoder(
+        16, 2, num_layers=2, hidden_width=24, causal=True, attention_options=options
+    ).eval()
+    x = torch.randn(2, 9, 16)
+    cache = encoder.new_cache()
+    parts = [encoder(x[:, at : at + 3], cache=cache) for at in range(0, 9, 3)]
+    torch.testing.assert_close(torch.cat(parts, 1), encoder(x), atol=1e-6, rtol=1e-5)

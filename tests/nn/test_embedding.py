@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from mlrforecast.nn import PatchEmbedding
+from mlrforecast.nn import LearnedPositions, PatchEmbedding
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -38,7 +38,7 @@ def test_tokens_are_linear_in_the_slices(context: int, patch: int, stride: int) 
     assert embed.num_tokens == len(parts)
     weight, bias = embed.values.weight, embed.values.bias
     expected = torch.stack(
-        [part @ weight.T + bias + embed.positions[n] for n, part in enumerate(parts)], dim=1
+        [part @ weight.T + bias + embed.positions.weight[n] for n, part in enumerate(parts)], dim=1
     )
     torch.testing.assert_close(tokens, expected, atol=1e-6, rtol=1e-5)
 
@@ -106,3 +106,19 @@ def test_dropout_acts_in_training_only() -> None:
     assert (embed(x)[0] == 0).any()
     assert (embed(x, torch.ones(2, 12, dtype=torch.bool))[0] == 0).any()
     assert not (embed.eval()(x)[0] == 0).any()
+
+
+def test_learned_positions_start_where_told_and_end() -> None:
+    positions = LearnedPositions(6, 4)
+    tokens = torch.randn(2, 3, 4)
+    torch.testing.assert_close(positions(tokens, start=2), tokens + positions.weight[2:5])
+    assert positions(tokens, start=3).shape == (2, 3, 4)
+    with pytest.raises(ValueError, match="Learned positions end at 6 tokens, got 7"):
+        positions(tokens, start=4)
+
+
+def test_tokens_without_positions_do_not_know_their_place() -> None:
+    embed = PatchEmbedding(12, patch_length=4, patch_stride=4, width=8, positions=False)
+    tokens, _ = embed(torch.ones(1, 12))
+    torch.testing.assert_close(tokens, tokens[:, :1].expand_as(tokens))
+    assert "positions.weight" not in embed.state_dict()

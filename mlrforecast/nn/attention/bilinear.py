@@ -101,7 +101,8 @@ class BilinearScore(Score):
             # Heads that read one input are one map, whose outputs lie side by side.
             fan_out = spec.fan_out * (len(weight) if spec.reads_input else 1)
             weight = rms_clamp(weight, fan_in=spec.fan_in, fan_out=fan_out)
-        return weight.repeat_interleave(self.heads.num_heads // len(weight), 0)
+        repeated: Tensor = weight.repeat_interleave(self.heads.num_heads // len(weight), 0)
+        return repeated
 
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T D"]:
         """Return the input itself, for every head."""

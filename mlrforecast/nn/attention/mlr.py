@@ -13,6 +13,7 @@ from mlrforecast.nn.cost import window_pairs
 from mlrforecast.ops import (
     Levels,
     check_levels,
+    level_scales,
     mlr_attention,
     mlr_step_attention,
     newest_whole_offset,
@@ -98,6 +99,9 @@ class MLRScore(DotScore):
                 f"(sum {sum(self.ranks)})."
             )
         check_levels(heads.context_length or 1, self.ranks, block_sizes, num_blocks=num_blocks)
+        level_scales(self.ranks, level_scale)
+        if unshared not in ("mask", "zero"):
+            raise ValueError(f"`unshared` must be one of mask, zero; got {unshared!r}.")
         self.sections = self.ranks
         self.block_sizes = block_sizes
         self.num_blocks = num_blocks

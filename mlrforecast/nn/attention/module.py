@@ -93,6 +93,11 @@ class StructuredAttention(nn.Module):
         if head_width is None:
             _check_divides(num_heads, "num_heads", width, f"the width {width}")
             head_width = width // num_heads
+        for name, value in (("head_width", head_width), ("context_length", context_length)):
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}.")
         _check_divides(num_kv_heads, "num_kv_heads", num_heads, f"`num_heads` ({num_heads})")
         self.attention = attention
         self.causal = causal
