@@ -73,8 +73,9 @@ def standard_attention(
     check_qkv(q, k, v, causal=causal)
     check_key_mask(key_mask, k)
     num_queries, num_keys = q.shape[2], k.shape[2]
-    # A single query is the newest step, which sees every key.
-    causal = causal and num_queries > 1
+    if num_queries == 1:
+        # The newest step sees every key.
+        causal = False
     visible = None if key_mask is None else key_mask[:, None, None, :]
     if causal and (visible is not None or num_queries != num_keys):
         past = step_distances(num_queries, num_keys, q.device) >= 0

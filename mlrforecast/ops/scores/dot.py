@@ -89,7 +89,7 @@ def softmax_scale(scale: float | None, width: int, name: str = "scale") -> float
     if scale is None:
         return logit_factor(width)
     value = number(scale, name)
-    if not math.isfinite(value):
+    if not -math.inf < value < math.inf:
         raise ValueError(f"`{name}` must be finite, got {value}.")
     return value
 
