@@ -25,6 +25,7 @@ LEVELS = {
     "estimators": 5,
     "integrations": 6,
     "tasks": 6,
+    "testing": 6,
     "tuning": 6,
     "benchmark": 7,
     "cli": 8,
@@ -42,6 +43,8 @@ INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("mlrforecast.data._files", "requests"): "only a download needs it",
     ("mlrforecast.data._files", "tqdm"): "only a download needs it",
     ("mlrforecast.data.gluonts", "gluonts"): "an extra",
+    ("mlrforecast.ops.levels", "matplotlib"): "only a picture needs it",
+    ("mlrforecast.ops.levels", "pandas"): "only a calendar needs it",
 }
 
 # Modules that an extra brings: never imported at the top of a module.

@@ -78,7 +78,7 @@ def check_levels(
         return checked, _sizes_of_counts(length, counts)
     if block_sizes is None:
         return checked, halving_block_sizes(length, len(checked))
-    sizes = _check_sizes(block_sizes)
+    sizes = check_sizes(block_sizes)
     _check_count(sizes, "block_sizes", len(checked))
     return checked, sizes
 
@@ -149,7 +149,7 @@ def newest_whole_offset(length: int, block_sizes: Sequence[int | None]) -> int:
     >>> block_ids(10, (4,), offset=newest_whole_offset(10, (4,)))
     tensor([[0, 0, 1, 1, 1, 1, 2, 2, 2, 2]])
     """
-    finite = [size for size in _check_sizes(block_sizes) if size is not None]
+    finite = [size for size in check_sizes(block_sizes) if size is not None]
     return -positive(length, "length") % math.lcm(*finite)
 
 
@@ -190,7 +190,7 @@ def block_ids(
             [0, 0, 0, 1, 1, 1],
             [0, 1, 1, 2, 2, 3]])
     """
-    sizes = _check_sizes(block_sizes)
+    sizes = check_sizes(block_sizes)
     offset = check_offset(offset)
     steps = torch.arange(positive(length, "length"), device=device)
     zeros = torch.zeros_like(steps)
@@ -270,7 +270,7 @@ def is_nested(block_sizes: Sequence[int | None]) -> bool:
     >>> is_nested((None, 168, 24)), is_nested((None, 168, 36))
     (True, False)
     """
-    sizes = _check_sizes(block_sizes)
+    sizes = check_sizes(block_sizes)
     pairs = itertools.pairwise(sizes)
     return all(a is None or (b is not None and a % b == 0) for a, b in pairs)
 
@@ -359,7 +359,7 @@ def _sizes_of_counts(length: int, counts: tuple[int, ...]) -> tuple[int | None, 
     return tuple(None if n == 1 else size for n, size in zip(counts, sizes, strict=True))
 
 
-def _check_sizes(block_sizes: Sequence[int | None]) -> tuple[int | None, ...]:
+def check_sizes(block_sizes: Sequence[int | None]) -> tuple[int | None, ...]:
     """Check that sizes are whole numbers of steps, or None, and never grow."""
     sizes = tuple(
         None if size is None else positive(size, f"block_sizes[{lvl}]")

@@ -3,17 +3,19 @@
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Int, Integer
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mlrforecast.ops._checks import check_tensor, positive, positives
+from mlrforecast.ops.levels._picture import check_row, check_scores, draw_levels
+from mlrforecast.ops.levels.combine import INTEGERS
 from mlrforecast.ops.levels.grid import check_levels, check_offset, whole_where_covering
 
 __all__ = ["Levels"]
-
-_INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 @dataclass(frozen=True, slots=True, init=False, eq=False, repr=False)
@@ -250,11 +252,32 @@ class Levels:
         borders = self._given.diff(dim=-1) != 0
         return tuple((0, *(border.nonzero().flatten() + 1).tolist()) for border in borders)
 
+    def block_lengths(self) -> tuple[int | float, ...]:
+        """Return how many positions a position meets on each level, itself included.
+
+        Returns
+        -------
+        tuple of int or float
+            Of a grid the block sizes, at most ``length``; short blocks at the ends count as whole
+            ones. With ``block_ids`` the mean over all positions of the size of their own block.
+        """
+        if self._given is None:
+            return tuple(
+                self.length if size is None else min(size, self.length) for size in self._sizes
+            )
+        rows = self._given.movedim(-2, 0).reshape(self.num_levels, -1, self.length)
+        pairs = (
+            sum(int(row.unique(return_counts=True)[1].square().sum()) for row in level)
+            for level in rows
+        )
+        return tuple(count / rows[0].numel() for count in pairs)
+
     def flops_per_token(self, num_heads: int = 1) -> int | float:
         """Count the multiply-adds of the scores per token, in the ``paper`` convention.
 
-        Each level costs its rank times the size of its blocks; causality is not exploited.
-        Standard attention of the same width costs ``num_heads * width * length``.
+        Each level costs its rank times the length of its blocks, see :meth:`block_lengths`;
+        causality is not exploited. Standard attention of the same width costs
+        ``num_heads * width * length``.
 
         Parameters
         ----------
@@ -264,21 +287,44 @@ class Levels:
         Returns
         -------
         int or float
-            Of a grid, the size of a block is taken as given, short blocks at the ends included.
-            With ``block_ids``, the mean over all tokens of the size of their own blocks.
+            Multiply-adds per token, summed over heads and levels.
         """
-        num_heads = positive(num_heads, "num_heads")
-        if self._given is None:
-            spans = (self.length if size is None else size for size in self._sizes)
-            return num_heads * sum(
-                rank * min(span, self.length) for rank, span in zip(self.ranks, spans, strict=True)
-            )
-        rows = self._given.movedim(-2, 0).reshape(self.num_levels, -1, self.length)
-        total = sum(
-            rank * sum(int(row.unique(return_counts=True)[1].square().sum()) for row in level)
-            for rank, level in zip(self.ranks, rows, strict=True)
-        )
-        return num_heads * total / rows[0].numel()
+        spans = self.block_lengths()
+        per_head = sum(rank * span for rank, span in zip(self.ranks, spans, strict=True))
+        return positive(num_heads, "num_heads") * per_head
+
+    def plot(
+        self, scores: Tensor | NDArray[Any] | None = None, *, sequence: int | None = None
+    ) -> NDArray[Any]:
+        """Draw the blocks of each level and the number of columns in which pairs are compared.
+
+        Parameters
+        ----------
+        scores : Tensor or array of shape (T, S), optional
+            Scores or weights of one head of one sequence, a row for each of the newest ``T``
+            positions, drawn as a heat-map beside them. What is not finite stays empty.
+        sequence : int, optional
+            Which sequence of a batch to draw; only where each has a partition of its own.
+
+        Returns
+        -------
+        array of Axes
+            The blocks, the map, and the heat-map if there is one. ``axes[0].figure`` is the
+            figure, to show, change or save.
+
+        Raises
+        ------
+        ValueError
+            If ``scores`` have another shape, or ``sequence`` is missing, superfluous or too large.
+        """
+        ids = self.ids("cpu")
+        if self.batched != (sequence is not None):
+            asked = "say which, such as sequence=0" if self.batched else "leave `sequence` out"
+            kind = "one for each sequence" if self.batched else "one for all sequences"
+            raise ValueError(f"The partition is {kind}: {asked}.")
+        if sequence is not None:
+            ids = ids[check_row(sequence, len(ids))]
+        return draw_levels(ids.numpy(), self.ranks, check_scores(scores, self.length))
 
     @property
     def _sizes(self) -> tuple[int | None, ...]:
@@ -322,7 +368,7 @@ class Levels:
 def _check_ids(block_ids: Tensor, num_levels: int, length: int) -> Tensor:
     """Check the shape and dtype of block ids, and return a copy of them as int64."""
     check_tensor(block_ids, "block_ids")
-    if block_ids.dtype not in _INTEGERS:
+    if block_ids.dtype not in INTEGERS:
         raise TypeError(f"`block_ids` must be a tensor of integers, got {block_ids.dtype}.")
     fits = block_ids.ndim in (2, 3) and tuple(block_ids.shape[-2:]) == (num_levels, length)
     if not fits or not num_levels or not len(block_ids):
