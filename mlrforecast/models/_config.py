@@ -82,9 +82,11 @@ class EncoderFields(ModelConfig):
         if self.hidden_width is not None:
             self._set("hidden_width", count("hidden_width", self.hidden_width))
         self._set("attention", attention_names(self.attention))
-        for name in ("ranks", "block_sizes"):
-            if getattr(self, name) is not None:
-                self._set(name, levels(name, getattr(self, name)))
+        if self.ranks is not None:
+            self._set("ranks", tuple(count("ranks", rank) for rank in self.ranks))
+        if self.block_sizes is not None:
+            sizes = (None if n is None else count("block_sizes", n) for n in self.block_sizes)
+            self._set("block_sizes", tuple(sizes))
         if self.attention_options is not None:
             self._set("attention_options", options("attention_options", self.attention_options))
         choice("positions", self.positions, get_args(Positions))
@@ -148,11 +150,6 @@ def choice(name: str, value: Any, choices: Iterable[str]) -> None:
     """Check that a value is one of some words."""
     if value not in (words := tuple(choices)):
         raise ValueError(f"`{name}` must be one of {', '.join(words)}, got {value!r}.")
-
-
-def levels(name: str, values: Iterable[Any]) -> tuple[int | None, ...]:
-    """Return counts as a tuple; None stays, for the whole sequence."""
-    return tuple(None if n is None else count(name, n) for n in values)
 
 
 def attention_names(attention: Any) -> str | tuple[str, ...]:
