@@ -1,6 +1,8 @@
 """PyTorch's fused attention, made the same on every device at its edges."""
 
+import torch
 from torch import Tensor
+from torch.backends.cuda import flash_sdp_enabled
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from mlrforecast.ops._layout import expand_heads
@@ -31,8 +33,10 @@ def fused_attention(
         else:
             k, v = expand_heads(k, num_heads), expand_heads(v, num_heads)
     value_width = v.shape[-1]
-    # The CPU kernel wants one width for all three; without it PyTorch builds the T x T matrix.
-    if q.device.type == "cpu" and q.shape[-1] != value_width:
+    # The CPU kernel wants one width for all three; without it PyTorch builds the T x T matrix. A
+    # caller who has switched the kernel off, as one who counts FLOPs has, gets no idle columns.
+    fused = torch.compiler.is_compiling() or flash_sdp_enabled()
+    if q.device.type == "cpu" and fused and q.shape[-1] != value_width:
         width = max(q.shape[-1], value_width)
         q, k, v = (pad(x, (0, width - x.shape[-1])) for x in (q, k, v))
     if visible is None:
