@@ -1,5 +1,7 @@
 """Generation: steps equal the whole text, for every score, and keep no more than they read."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -360,6 +362,16 @@ def test_windows_and_blocks_bound_the_cache_however_long_the_text(variant: str) 
 def test_an_empty_cache() -> None:
     cache = model_of("mlr").new_cache()
     assert (cache.length, cache.num_bytes, len(cache.layers)) == (0, 0, NUM_LAYERS)
+
+
+def test_the_table_of_the_page_is_what_its_code_computes() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "generation.md").read_text(encoding="utf-8")
+    code = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    namespace: dict[str, Any] = {}
+    exec(code[0].splitlines()[0] + "\nfrom mlrforecast.models import *\n" + code[-1], namespace)
+    table = re.findall(r'^\| `"(\w+)"` \| (.*) \|$', page, re.MULTILINE)
+    assert {name: row.split(" | ") for name, row in table} == namespace["rows"]
+    assert sorted(namespace["rows"]) == NAMES
 
 
 # Bad input.
