@@ -3,13 +3,16 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
 from mlrforecast.nn import Encoder, LearnedPositions, attention_of_layers, attentions
 
 Positions: TypeAlias = Literal["learned", "rotary", "none"]
+
+# Not typing.Self, which the run-time shape checker of the tests cannot read on a method.
+_Config = TypeVar("_Config", bound="ModelConfig")
 
 _SET_BY_FIELDS = {
     "block_sizes": "`block_sizes`",
@@ -30,7 +33,7 @@ class ModelConfig:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
+    def from_dict(cls: type[_Config], fields: Mapping[str, Any]) -> _Config:
         """Build a configuration.
 
         Parameters
