@@ -66,7 +66,7 @@ class LayerCache:
     def attend(
         self,
         q: Float[Tensor, "B H T R"],
-        k: Float[Tensor, "B G T R"],
+        k: Float[Tensor, "B key_heads T R"],
         v: Float[Tensor, "B G T V"],
         key_mask: Bool[Tensor, "B T"] | None = None,
     ) -> Float[Tensor, "B H T V"]:
@@ -75,7 +75,8 @@ class LayerCache:
         Parameters
         ----------
         q, k, v : Tensor
-            Queries, keys and values of the new steps.
+            Queries, keys and values of the new steps. A bilinear score has keys for each query
+            head, more than there are of values.
         key_mask : bool Tensor of shape (B, T), optional
             True where a new step is real and not padding.
 
