@@ -115,7 +115,7 @@ class CausalLM(nn.Module):
     >>> tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
     >>> model(tokens).shape
     torch.Size([1, 8, 11])
-    >>> model.generate(tokens, 4, temperature=0).shape
+    >>> model.generate(tokens, 4, temperature=0.0).shape
     torch.Size([1, 12])
     """
 

@@ -59,8 +59,8 @@ def test_the_published_model(shared_file: Callable[[str], Path]) -> None:
         width=meta["D"],
         num_heads=meta["H"],
         num_layers=meta["n_layer"],
-        ranks=meta["ranks"],
-        block_sizes=meta["block_sizes"],
+        ranks=tuple(meta["ranks"]),
+        block_sizes=tuple(meta["block_sizes"]),
         attention_options={"level_scale": "inverse_rank", "divide_by_shared_levels": True},
         qk_norm=meta["qk_layernorm"],
         bias=meta["bias"],
@@ -323,6 +323,7 @@ def test_wrong_fields(fields: dict[str, Any], error: type[Exception], words: str
         config_of(**{"attention_options": None, **fields})
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_options_become_plain() -> None:
     options = {
         "ranks": [np.int64(2), 2],

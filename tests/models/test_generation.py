@@ -176,7 +176,7 @@ def by_hand(model: CausalLM, tokens: Tensor, count: int, key_mask: Tensor | None
 def test_the_likeliest_text_past_the_trained_length(variant: str) -> None:
     model, start = model_of(variant, grouped=True), text(length=11)
     for key_mask in (None, padding(11)):
-        found = model.generate(start, 24, temperature=0, key_mask=key_mask)
+        found = model.generate(start, 24, temperature=0.0, key_mask=key_mask)
         assert torch.equal(found, by_hand(model, start, 24, key_mask))
 
 
@@ -212,7 +212,7 @@ def test_a_seed_gives_the_text_again_and_the_global_state_is_left_alone() -> Non
 
 def test_the_start_is_returned_with_the_text_in_its_dtype() -> None:
     model, start = model_of("mlr"), text(length=5).to(torch.uint8)
-    found = model.generate(start, 3, temperature=0)
+    found = model.generate(start, 3, temperature=0.0)
     assert found.dtype == torch.uint8
     assert torch.equal(found[:, :5], start)
     assert not found.requires_grad
@@ -223,7 +223,7 @@ def test_there_is_no_dropout_and_each_part_is_put_back_into_training() -> None:
     model.encoder.blocks[0].eval()
     modes = [part.training for part in model.modules()]
     start = text(length=5)
-    found = model.generate(start, 9, temperature=0)
+    found = model.generate(start, 9, temperature=0.0)
     assert [part.training for part in model.modules()] == modes
     assert torch.equal(found, by_hand(model.eval(), start, 9))
 
@@ -381,7 +381,7 @@ def test_the_table_of_the_page_is_what_its_code_computes() -> None:
 def test_learned_positions_end_before_anything_is_done() -> None:
     model = model_of("mlr", positions="learned")
     start = text(length=10)
-    assert model.generate(start, 7, temperature=0).shape == (2, 17)
+    assert model.generate(start, 7, temperature=0.0).shape == (2, 17)
     with pytest.raises(ValueError, match=r"the text would take 17 learned positions.* end at 16"):
         model.generate(start, 8)
     cache = model.new_cache()
