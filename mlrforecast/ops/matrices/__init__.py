@@ -1,7 +1,7 @@
 """Structured matrices: each family a thin class built as a member of MLBTC."""
 
 from mlrforecast._core.registry import Registry
-from mlrforecast.ops.matrices.base import ParameterSpec, StructuredMatrix
+from mlrforecast.ops.matrices.base import ParameterSpec, StructuredMatrix, check_rows
 from mlrforecast.ops.matrices.blocks import BlockLayout, BlockLevel, Shuffle
 from mlrforecast.ops.matrices.btt import BlockTensorTrain
 from mlrforecast.ops.matrices.butterfly import Butterfly
@@ -28,6 +28,7 @@ __all__ = [
     "ParameterSpec",
     "Shuffle",
     "StructuredMatrix",
+    "check_rows",
     "matrices",
 ]
 

@@ -2,35 +2,31 @@
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 from mlrforecast.ops._checks import positive, positives
 
-__all__ = ["check_pair", "pair_above_root", "pair_at_root", "prime_factors"]
+__all__ = ["factor_pair", "prime_factors"]
 
 
-def pair_above_root(size: int) -> tuple[int, int]:
-    """Write ``size = a * b`` with ``b`` its smallest divisor above the square root, as published.
+def factor_pair(
+    size: int, pair: Sequence[int] | None, side: Literal["out", "in"], *, even: bool
+) -> tuple[int, int]:
+    """Check a ``pair`` whose product is ``size``, or choose one.
 
-    A square therefore never splits evenly: 16 is 2 * 8.
+    The second factor is chosen as the smallest divisor above the square root, as published, or with
+    ``even`` from the root on: 16 is 2 * 8, or 4 * 4.
     """
-    divisors = (b for b in range(math.isqrt(size) + 1, size + 1) if size % b == 0)
-    b = next(divisors, size)
-    return size // b, b
-
-
-def pair_at_root(size: int) -> tuple[int, int]:
-    """Write ``size = a * b`` with ``b`` its smallest divisor not below the square root."""
-    root = math.isqrt(size)
-    return (root, root) if root * root == size else pair_above_root(size)
-
-
-def check_pair(pair: Sequence[int] | None, size: int, name: str) -> tuple[int, int] | None:
-    """Return ``pair`` as two ints whose product is ``size``."""
+    size = positive(size, f"d_{side}")
     if pair is None:
-        return None
-    checked = positives(pair, name)
+        root = math.isqrt(size)
+        smallest = root if even and root * root == size else root + 1
+        # No divisor above its root has only 1.
+        b = next((n for n in range(smallest, size + 1) if size % n == 0), size)
+        return size // b, b
+    checked = positives(pair, f"{side}_factors")
     if len(checked) != 2 or math.prod(checked) != size:
-        raise ValueError(f"`{name}` must be two factors of {size}, got {checked}.")
+        raise ValueError(f"`{side}_factors` must be two factors of {size}, got {checked}.")
     return checked[0], checked[1]
 
 

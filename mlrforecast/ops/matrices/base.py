@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -12,7 +12,11 @@ from torch import Tensor
 
 from mlrforecast.ops._checks import check_tensor
 
-__all__ = ["ParameterSpec", "StructuredMatrix", "check_rows", "common_batch", "take"]
+__all__ = ["ParameterSpec", "StructuredMatrix", "check_rows"]
+
+
+# Not typing.Self, which the run-time shape checker cannot read in a method.
+_Built = TypeVar("_Built", bound="StructuredMatrix")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,9 @@ class StructuredMatrix(ABC):
         """
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Tensor], **options: Any) -> Self:
+    def from_parameters(
+        cls: type[_Built], parameters: Mapping[str, Tensor], **options: Any
+    ) -> _Built:
         """Build the matrix of ``parameters``, named and shaped as in :meth:`parameter_specs`.
 
         Parameters
@@ -114,7 +120,7 @@ class StructuredMatrix(ABC):
         ValueError
             If the tensors do not fit each other, or are not those that the options ask for.
         """
-        matrix = cls._assemble(parameters, **options)
+        matrix: _Built = cls._assemble(parameters, **options)
         axes = len(matrix.batch_shape)
         found = {name: tuple(x.shape[axes:]) for name, x in parameters.items()}
         specs = cls.parameter_specs(*matrix.shape, **options)
@@ -127,9 +133,9 @@ class StructuredMatrix(ABC):
         return matrix
 
     @classmethod
-    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Self:
+    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
         """Call the constructor; a structure whose options are more than shapes overrides it."""
-        make: Callable[..., Self] = cls
+        make: Callable[..., Any] = cls
         return make(**parameters)
 
     @property
@@ -155,7 +161,33 @@ class StructuredMatrix(ABC):
 
 
 def check_rows(x: Tensor, name: str, width: int, batch_shape: tuple[int, ...]) -> None:
-    """Check that ``x`` holds rows of ``width`` entries, and that its batch axes broadcast."""
+    """Check that a product of a structured matrix is defined; call it first in ``apply``.
+
+    Parameters
+    ----------
+    x : Tensor
+        What is to be multiplied, of shape (..., T, width).
+    name : str
+        The argument's name, for the message.
+    width : int
+        Entries that each row must have.
+    batch_shape : tuple of int
+        Batch axes of the matrix, with which those of ``x`` must broadcast.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is not a tensor.
+    ValueError
+        If the width is another, there is no axis of rows, or the batch axes do not broadcast.
+
+    Examples
+    --------
+    >>> check_rows(torch.ones(4, 3), "x", 2, ())
+    Traceback (most recent call last):
+    ...
+    ValueError: `x` must have the shape (..., T, 2) for this matrix, got (4, 3).
+    """
     check_tensor(x, name)
     if x.ndim < 2 or x.shape[-1] != width:
         raise ValueError(
@@ -168,35 +200,3 @@ def check_rows(x: Tensor, name: str, width: int, batch_shape: tuple[int, ...]) -
             f"The batch axes of `{name}` must broadcast with those of the matrix, {batch_shape}; "
             f"`{name}` has the shape {tuple(x.shape)}."
         ) from None
-
-
-def common_batch(tensors: Mapping[str, Tensor], core: int) -> tuple[int, ...]:
-    """Check that all ``tensors`` have batch axes before ``core`` others, and broadcast these."""
-    for name, x in tensors.items():
-        check_tensor(x, name)
-    axes = max(x.ndim for x in tensors.values()) - core
-    shapes = {name: tuple(x.shape) for name, x in tensors.items()}
-    if axes < 0 or any(x.ndim != axes + core for x in tensors.values()):
-        raise ValueError(
-            f"{_listed(tensors)} must each have {core} axes after equally many batch axes, "
-            f"got the shapes {shapes}."
-        )
-    try:
-        return tuple(torch.broadcast_shapes(*(x.shape[:axes] for x in tensors.values())))
-    except RuntimeError:
-        raise ValueError(
-            f"The batch axes of {_listed(tensors)} must be equal or of size 1 where one is shared, "
-            f"got the shapes {shapes}."
-        ) from None
-
-
-def take(parameters: Mapping[str, Tensor], name: str) -> Tensor:
-    """Return the tensor of that name."""
-    if name not in parameters:
-        raise ValueError(f"`parameters` must hold {name!r}, got {', '.join(parameters)}.")
-    return parameters[name]
-
-
-def _listed(names: Mapping[str, object]) -> str:
-    """Quote names for a message."""
-    return " and ".join(f"`{name}`" for name in names)

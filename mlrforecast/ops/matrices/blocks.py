@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from mlrforecast.ops._checks import entries, positive, positives
-from mlrforecast.ops.matrices.base import ParameterSpec
+from mlrforecast.ops._checks import entries, positives
 
-__all__ = ["BlockLayout", "BlockLevel", "Shuffle", "divide", "left_spec", "right_spec"]
+__all__ = ["BlockLayout", "BlockLevel", "Shuffle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,27 +140,6 @@ class BlockLayout:
     left_blocks: int | None
     middle: Shuffle | None = None
     output: Shuffle | None = None
-
-
-def right_spec(d_in: int, num_blocks: int, width: int) -> ParameterSpec:
-    """Describe blocks that share the ``d_in`` entries of the input and give ``width`` each."""
-    size = divide(d_in, num_blocks, "d_in")
-    width = positive(width, "width")
-    return ParameterSpec((num_blocks, size, width), size, width, reads_input=True)
-
-
-def left_spec(d_out: int, num_blocks: int, width: int) -> ParameterSpec:
-    """Describe blocks that share the ``d_out`` entries of the output, from ``width`` each."""
-    size = divide(d_out, num_blocks, "d_out")
-    return ParameterSpec((num_blocks, size, width), width, size, reads_input=False)
-
-
-def divide(total: int, parts: int, name: str) -> int:
-    """Return ``total / parts`` if that is a whole number."""
-    total, parts = positive(total, name), positive(parts, "the number of blocks")
-    if total % parts:
-        raise ValueError(f"{parts} blocks must divide `{name}` evenly, which is {total}.")
-    return total // parts
 
 
 # einsum and not matmul: it folds the axes that only one side has into one product, where matmul

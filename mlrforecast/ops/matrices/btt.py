@@ -6,9 +6,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mlrforecast.ops._checks import positive
-from mlrforecast.ops.matrices._factors import check_pair, pair_above_root
-from mlrforecast.ops.matrices.base import ParameterSpec, common_batch
-from mlrforecast.ops.matrices.blocks import BlockLevel, Shuffle, left_spec, right_spec
+from mlrforecast.ops.matrices._checks import common_batch
+from mlrforecast.ops.matrices._factors import factor_pair
+from mlrforecast.ops.matrices._specs import left_spec, right_spec
+from mlrforecast.ops.matrices.base import ParameterSpec
+from mlrforecast.ops.matrices.blocks import BlockLevel, Shuffle
 from mlrforecast.ops.matrices.family import Family
 
 __all__ = ["BlockTensorTrain", "train_level"]
@@ -89,8 +91,8 @@ class BlockTensorTrain(Family):
         ValueError
             If a pair does not have that product or ``rank`` is less than 1.
         """
-        a, b = check_pair(out_factors, d_out, "out_factors") or pair_above_root(d_out)
-        c, d = check_pair(in_factors, d_in, "in_factors") or pair_above_root(d_in)
+        a, b = factor_pair(d_out, out_factors, "out", even=False)
+        c, d = factor_pair(d_in, in_factors, "in", even=False)
         rank = positive(rank, "rank")
         return {
             "left": left_spec(a * b, b, c * rank),

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from mlrforecast.ops._checks import entries, positive, positives
+from mlrforecast.ops.matrices._checks import common_batch, take
 from mlrforecast.ops.matrices._factors import prime_factors
-from mlrforecast.ops.matrices.base import ParameterSpec, common_batch, take
+from mlrforecast.ops.matrices.base import ParameterSpec
 from mlrforecast.ops.matrices.blocks import BlockLevel
 from mlrforecast.ops.matrices.btt import train_level
 from mlrforecast.ops.matrices.family import Family
@@ -106,7 +107,7 @@ class Butterfly(Family):
         }
 
     @classmethod
-    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Self:
+    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
         """Order the factors from coarse to fine."""
         return cls([take(parameters, f"factor_{digit}") for digit in range(len(parameters))])
 

@@ -4,7 +4,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mlrforecast.ops._checks import positive
-from mlrforecast.ops.matrices.base import ParameterSpec, common_batch
+from mlrforecast.ops.matrices._checks import common_batch
+from mlrforecast.ops.matrices.base import ParameterSpec
 from mlrforecast.ops.matrices.blocks import BlockLevel
 from mlrforecast.ops.matrices.family import Family
 

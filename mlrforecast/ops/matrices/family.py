@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any
 
 from torch import Tensor
 
@@ -54,7 +54,7 @@ class Family(MLBTC):
         """
 
     @classmethod
-    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Self:
+    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
         """Call the constructor of the family."""
-        make: Callable[..., Self] = cls
+        make: Callable[..., Any] = cls
         return make(**parameters)

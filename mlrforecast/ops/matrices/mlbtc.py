@@ -1,25 +1,20 @@
 """Multi-level block tensor contraction: the general member of all families of this package."""
 
 import functools
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from mlrforecast.ops._checks import check_tensor, entries, number
-from mlrforecast.ops.matrices.base import (
-    ParameterSpec,
-    StructuredMatrix,
-    check_rows,
-    common_batch,
-    take,
-)
-from mlrforecast.ops.matrices.blocks import BlockLayout, BlockLevel, divide, left_spec, right_spec
+from mlrforecast.ops._checks import check_tensor, entries
+from mlrforecast.ops.matrices._checks import check_scales, common_batch, divide, take
+from mlrforecast.ops.matrices._specs import left_spec, right_spec
+from mlrforecast.ops.matrices.base import ParameterSpec, StructuredMatrix, check_rows
+from mlrforecast.ops.matrices.blocks import BlockLayout, BlockLevel
 
-__all__ = ["MLBTC", "check_scales"]
+__all__ = ["MLBTC"]
 
 
 class MLBTC(StructuredMatrix):
@@ -130,7 +125,7 @@ class MLBTC(StructuredMatrix):
         return _layout_specs(d_out, d_in, *args, **options)
 
     @classmethod
-    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Self:
+    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
         """Give each layout its factors."""
         levels = [
             BlockLevel(
@@ -196,19 +191,6 @@ def _check_level(level: BlockLevel, name: str) -> None:
                 f"`{name}.{part}` must permute {length} entries, got {shuffle.length}: "
                 f"{shuffle.shape}."
             )
-
-
-def check_scales(scales: Sequence[float] | None, num_levels: int) -> tuple[float, ...]:
-    """Return one factor a level, each finite and not 0."""
-    if scales is None:
-        return (1.0,) * num_levels
-    checked = tuple(number(x, f"scales[{i}]") for i, x in enumerate(entries(scales, "scales")))
-    if len(checked) != num_levels or not all(math.isfinite(x) and x for x in checked):
-        raise ValueError(
-            f"`scales` must hold one finite number, not 0, for each of the {num_levels} levels, "
-            f"got {checked}."
-        )
-    return checked
 
 
 def _sum(terms: Iterable[Tensor]) -> Tensor:

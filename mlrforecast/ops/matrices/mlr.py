@@ -1,15 +1,16 @@
 """Multi-level low rank: low-rank blocks on the diagonal, on several scales at once."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from torch import Tensor
 
 from mlrforecast.ops._checks import entries, positives
-from mlrforecast.ops.matrices.base import ParameterSpec, take
-from mlrforecast.ops.matrices.blocks import BlockLevel, left_spec, right_spec
+from mlrforecast.ops.matrices._checks import check_scales, take
+from mlrforecast.ops.matrices._specs import left_spec, right_spec
+from mlrforecast.ops.matrices.base import ParameterSpec
+from mlrforecast.ops.matrices.blocks import BlockLevel
 from mlrforecast.ops.matrices.family import Family
-from mlrforecast.ops.matrices.mlbtc import check_scales
 
 __all__ = ["MultiLevelLowRank"]
 
@@ -129,7 +130,7 @@ class MultiLevelLowRank(Family):
         return specs
 
     @classmethod
-    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Self:
+    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
         """Collect the levels."""
         levels = range(len(parameters) // 2)
         left = [take(parameters, f"left_{lvl}") for lvl in levels]

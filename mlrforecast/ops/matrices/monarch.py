@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor
 
-from mlrforecast.ops.matrices._factors import check_pair, pair_at_root
+from mlrforecast.ops.matrices._factors import factor_pair
+from mlrforecast.ops.matrices._specs import left_spec, right_spec
 from mlrforecast.ops.matrices.base import ParameterSpec
-from mlrforecast.ops.matrices.blocks import left_spec, right_spec
 from mlrforecast.ops.matrices.btt import train_level
 from mlrforecast.ops.matrices.family import Family
 
@@ -86,6 +86,6 @@ class Monarch(Family):
         ValueError
             If a pair does not have that product.
         """
-        a, b = check_pair(out_factors, d_out, "out_factors") or pair_at_root(d_out)
-        c, d = check_pair(in_factors, d_in, "in_factors") or pair_at_root(d_in)
+        a, b = factor_pair(d_out, out_factors, "out", even=True)
+        c, d = factor_pair(d_in, in_factors, "in", even=True)
         return {"left": left_spec(a * b, b, c), "right": right_spec(c * d, c, b)}
