@@ -130,7 +130,10 @@ class BilinearScore(Score):
         )
 
     def cost(self, length: int, convention: Convention) -> Cost:
-        """Count each head's matrix with every step, the norms, and the products of all pairs."""
+        """Count each head's matrix with each of ``length`` steps, norms, and products of all pairs.
+
+        They are the same for each ``convention``.
+        """
         del convention
         # One number stands for all: a matrix knows its cost by the shapes of its tensors.
         blank = {name: torch.zeros(()).expand(spec.shape) for name, spec in self.specs.items()}
@@ -271,7 +274,10 @@ class BilinearMLRScore(Score):
         )
 
     def cost(self, length: int, convention: Convention) -> Cost:
-        """Count each level's maps and norms, and the products of all pairs."""
+        """Count each level's maps and norms of ``length`` steps, and the products of all pairs.
+
+        They are the same for each ``convention``.
+        """
         del convention
         heads = self.heads
         weights = sum(w.numel() for w in (*self.query_weights, *self.key_weights))

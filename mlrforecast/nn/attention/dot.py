@@ -69,7 +69,10 @@ class DotScore(Score):
         return k.transpose(1, 2)
 
     def cost(self, length: int, convention: Convention) -> Cost:
-        """Count the projections, their norms, and the products of the attention."""
+        """Count projections, norms and products of attention over ``length`` steps.
+
+        The scores of blocks and windows depend on the ``convention``, see :meth:`paper_scores`.
+        """
         heads = self.heads
         weights = self.query.weight.numel() + self.key.weight.numel()
         columns = (heads.num_heads + heads.num_kv_heads) * self.qk_width if heads.qk_norm else 0
@@ -261,7 +264,10 @@ class GlobalWindowScore(DotScore):
         )
 
     def cost(self, length: int, convention: Convention) -> Cost:
-        """Count two products with the values, or one as the paper, which adds the weights first."""
+        """Count over ``length`` steps two products with the values, one for each softmax.
+
+        The paper adds the weights first, so that by its ``convention`` there is one.
+        """
         cost = super().cost(length, convention)
         return cost if convention == "paper" else dataclasses.replace(cost, values=2 * cost.values)
 
