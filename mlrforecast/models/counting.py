@@ -323,8 +323,7 @@ def _tokens(model: nn.Module, length: int | None) -> int:
         case _:
             if length is None:
                 raise ValueError(
-                    f"`length` must be given for a {type(model).__name__}, which has none of its "
-                    "own."
+                    f"`length` must be given: {type(model).__name__} has none of its own."
                 )
             return length
     length = configured if length is None else length

@@ -92,7 +92,7 @@ def tiny(attention: Any, width: int = 12, *, causal: bool = True, **options: Any
     return Encoder(
         width,
         3,
-        num_layers=2,
+        num_layers=2 if isinstance(attention, str) else len(attention),
         hidden_width=20,
         attention=attention,
         attention_options={"qk_norm": True, **options},
@@ -437,7 +437,7 @@ def test_a_backbone_of_ones_own_is_asked_or_refused() -> None:
 
 def test_a_cost_that_is_none_is_refused() -> None:
     mixer = Mixer(8)
-    mixer.cost = lambda length, convention: length  # type: ignore[assignment]
+    mixer.cost = lambda length, convention: length
     with pytest.raises(TypeError, match=r"`cost` of Mixer must return .*Cost, got a int"):
         count_flops(mixer, 4)
 
@@ -465,10 +465,11 @@ def test_bad_arguments_are_named() -> None:
     for call, error, message in (
         (lambda: count_flops(model, 9), ValueError, "`length` must be at most 8"),
         (lambda: count_flops(model, 0), ValueError, "`length` must be an integer of at least 1"),
-        (lambda: count_flops(model.encoder), ValueError, "`length` must be given for a Encoder"),
-        (lambda: count_flops(model, convention="dense"), ValueError, "`convention` must be one of"),
-        (lambda: count_flops("model", 9), TypeError, "`model` must be a torch.nn.Module"),
-        (lambda: count_parameters(3), TypeError, "`model` must be a torch.nn.Module"),
+        (
+            lambda: count_flops(model.encoder),
+            ValueError,
+            "`length` must be given: Encoder has none",
+        ),
         (lambda: count_flops(model).training(), ValueError, "forward passes only"),
         (lambda: count_flops(forecaster(Mixer(32)), 3), ValueError, "the context of the model, 12"),
     ):
@@ -477,6 +478,18 @@ def test_bad_arguments_are_named() -> None:
     regressor = Regressor(RegressorConfig(num_dims=2, width=12, num_heads=3))
     with pytest.raises(ValueError, match="two tokens for each point, got 3"):
         count_flops(regressor, 3)
+
+
+def test_wrong_types_are_named(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--jaxtyping-packages", default=None):
+        pytest.skip("the shape checker refuses wrong types before the code under test does")
+    for call, error, message in (
+        (lambda: count_flops(nn.ReLU(), 3, convention="dense"), ValueError, "`convention` must be"),
+        (lambda: count_flops("model", 9), TypeError, "`model` must be a torch.nn.Module"),
+        (lambda: count_parameters(3), TypeError, "`model` must be a torch.nn.Module"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
 
 
 def test_positions_that_never_end_let_a_model_be_counted_further() -> None:
