@@ -12,6 +12,7 @@ from mlrforecast.ops.attention import (
     explain_backend,
     global_window_attention,
     mlr_attention,
+    mlr_window_attention,
     sliding_window_attention,
     standard_attention,
 )
@@ -108,6 +109,7 @@ __all__ = [
     "mlr_attention",
     "mlr_scores",
     "mlr_step_attention",
+    "mlr_window_attention",
     "nested_block_ids",
     "newest_whole_offset",
     "propose_ranks",

@@ -65,7 +65,7 @@ def test_unknown_option() -> None:
         ({"dropout_p": 0.1}, "hierarchical", "no dropout, and `dropout_p` is 0.1"),
         ({"link": "identity"}, "hierarchical", "softmax attention only"),
         ({"link": "identity"}, "expanded", "softmax attention only"),
-        ({"block_sizes": (None, 5, 2)}, "hierarchical", r"nested blocks .*=\(None, 5, 2\)"),
+        ({"block_sizes": (None, 5, 2)}, "hierarchical", r"nested blocks, .*=\(None, 5, 2\)"),
         ({"block_sizes": (8, 4, 2), "unshared": "zero"}, "hierarchical", "never meets them"),
     ],
 )

@@ -14,6 +14,7 @@ from mlrforecast.ops.attention.dispatch import (
     BackendChoice,
     explain_backend,
     mlr_attention,
+    mlr_window_attention,
 )
 from mlrforecast.ops.attention.standard import standard_attention
 from mlrforecast.ops.attention.windows import global_window_attention, sliding_window_attention
@@ -27,6 +28,7 @@ __all__ = [
     "explain_backend",
     "global_window_attention",
     "mlr_attention",
+    "mlr_window_attention",
     "sliding_window_attention",
     "standard_attention",
 ]
@@ -39,5 +41,6 @@ attention_ops.register("bilinear_btt", bilinear_btt_attention)
 attention_ops.register("bilinear_mlr", bilinear_mlr_attention)
 attention_ops.register("global_window", global_window_attention)
 attention_ops.register("mlr", mlr_attention)
+attention_ops.register("mlr_window", mlr_window_attention)
 attention_ops.register("sliding_window", sliding_window_attention)
 attention_ops.register("standard", standard_attention)

@@ -13,13 +13,8 @@ from mlrforecast.ops.attention._inputs import (
     check_key_mask,
     check_qkv,
 )
-from mlrforecast.ops.levels import (
-    check_levels,
-    check_offset,
-    is_nested,
-    shared_levels,
-    whole_where_covering,
-)
+from mlrforecast.ops.levels import Levels
+from mlrforecast.ops.scores._pairs import LevelPairs, build_pairs
 from mlrforecast.ops.scores.mlr import LevelScale, level_scales
 
 __all__ = ["AttentionCase", "Link", "Unshared", "build_case"]
@@ -32,15 +27,11 @@ Unshared: TypeAlias = Literal["mask", "zero"]
 class AttentionCase:
     """One checked call: levels, switches, sizes, precision and device, without the tensors.
 
-    ``block_sizes`` is canonical for the length: a size that covers every position is ``None``.
     ``scales`` holds the factor of each level, the division by the number of levels included.
     """
 
-    ranks: tuple[int, ...]
-    block_sizes: tuple[int | None, ...]
-    offset: int
+    pairs: LevelPairs
     scales: tuple[float, ...]
-    length: int
     batch: int
     num_heads: int
     value_width: int
@@ -54,28 +45,36 @@ class AttentionCase:
     device: torch.device
 
     @property
-    def nested(self) -> bool:
-        """Whether every block lies inside one block of each coarser level."""
-        return is_nested(self.block_sizes)
+    def levels(self) -> Levels:
+        """The blocks; of two sequences those of the keys, followed by those of the queries."""
+        return self.pairs.levels
 
     @property
     def masks_unshared(self) -> bool:
         """Whether there may be pairs without a common block that must not be attended."""
-        return self.unshared == "mask" and None not in self.block_sizes
+        return self.unshared == "mask" and not self.pairs.share_surely
 
-    def visible(self, key_mask: Tensor | None) -> Tensor:
-        """Return the boolean mask (B or 1, 1, T, T), True where a query may attend a key."""
-        visible = torch.ones(self.length, self.length, dtype=torch.bool, device=self.device)
-        if self.causal:
-            visible = visible.tril()
+    @property
+    def masks_future(self) -> bool:
+        """Whether some query comes before some key that it must not attend."""
+        # A branch, and no expression: a graph for any length must know the answer.
+        if self.pairs.num_queries == 1:
+            return False
+        return self.causal
+
+    def visible(self, key_mask: Tensor | None) -> Tensor | None:
+        """Return what each query may attend, bool (B or 1, 1, T or 1, S); None for everything."""
+        visible = None if key_mask is None else key_mask[:, None, None, :]
+        if self.masks_future:
+            queries, keys = self.pairs.num_queries, self.pairs.num_keys
+            past = torch.ones(queries, keys, dtype=torch.bool, device=self.device)
+            past = past.tril(keys - queries)[None, None]
+            visible = past if visible is None else visible & past
         if self.masks_unshared:
-            shared = shared_levels(
-                self.length, self.block_sizes, offset=self.offset, device=self.device
-            )
-            visible = visible & (shared > 0)
-        if key_mask is None:
-            return visible[None, None]
-        return visible & key_mask[:, None, None, :]
+            shared = self.pairs.any_level(self.device)
+            shared = shared if self.levels.batched else shared[None, None]
+            visible = shared if visible is None else visible & shared
+        return visible
 
 
 def build_case(
@@ -86,9 +85,12 @@ def build_case(
     ranks: Sequence[int],
     block_sizes: Sequence[int | None] | None,
     num_blocks: Sequence[int] | None,
+    block_ids: Tensor | None,
+    query_block_ids: Tensor | None,
     offset: int,
     causal: bool,
     key_mask: Tensor | None,
+    window: int | None,
     level_scale: LevelScale | Sequence[float],
     divide_by_shared_levels: bool,
     divide_by_num_levels: bool,
@@ -98,25 +100,32 @@ def build_case(
 ) -> AttentionCase:
     """Check the arguments of one call against each other."""
     check_qkv(q, k, v, causal=causal)
-    _check_one_sequence(q, k)
-    check_key_mask(key_mask, k)
-    batch, num_heads, length, width = q.shape
-    ranks, sizes = check_levels(length, ranks, block_sizes, num_blocks=num_blocks)
-    if sum(ranks) != width:
+    if causal and query_block_ids is not None:
         raise ValueError(
-            f"`ranks` must sum to the head width R={width}, got {ranks} (sum {sum(ranks)})."
+            "`causal` needs queries and keys of one sequence, and `query_block_ids` are those of "
+            "another one. Give causal=False."
         )
+    check_key_mask(key_mask, k)
+    pairs = build_pairs(
+        q,
+        k,
+        ranks=ranks,
+        block_sizes=block_sizes,
+        num_blocks=num_blocks,
+        block_ids=block_ids,
+        query_block_ids=query_block_ids,
+        offset=offset,
+        window=window,
+    )
     check_choice(unshared, "unshared", ("mask", "zero"))
     check_choice(link, "link", ("softmax", "identity"))
-    offset = check_offset(offset)
     return AttentionCase(
-        ranks=ranks,
-        block_sizes=whole_where_covering(length, sizes, offset),
-        offset=offset,
-        scales=level_scales(ranks, level_scale, divide_by_num_levels=divide_by_num_levels),
-        length=length,
-        batch=batch,
-        num_heads=num_heads,
+        pairs=pairs,
+        scales=level_scales(
+            pairs.levels.ranks, level_scale, divide_by_num_levels=divide_by_num_levels
+        ),
+        batch=q.shape[0],
+        num_heads=q.shape[1],
         value_width=v.shape[-1],
         causal=causal,
         masked_keys=key_mask is not None,
@@ -127,12 +136,3 @@ def build_case(
         dtype=q.dtype,
         device=q.device,
     )
-
-
-def _check_one_sequence(q: Tensor, k: Tensor) -> None:
-    """Check that queries and keys are of the same steps and heads."""
-    if k.shape != q.shape:
-        raise ValueError(
-            "`q` and `k` must have one shape (B, H, T, R), got "
-            f"{tuple(q.shape)} and {tuple(k.shape)}."
-        )

@@ -1,6 +1,7 @@
 """Cut nested blocks into dense pieces of attention, and pack equal pieces together."""
 
 import itertools
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,16 +30,17 @@ class Pieces:
 
 @lru_cache(maxsize=64)
 def cut_into_pieces(
-    length: int, block_sizes: tuple[int | None, ...], offset: int, causal: bool
+    length: int, starts: tuple[tuple[int, ...], ...], causal: bool
 ) -> tuple[Pieces, ...]:
     """Cover each pair that shares a block once, by rectangles that share one number of levels.
 
-    The finest blocks attend to themselves. Siblings (blocks of one level in one block of the
-    level above) are halved again and again, and at each cut the right half attends to the left
+    ``starts`` holds where the blocks of each level begin; a coarser level's are among a finer
+    one's. The finest blocks attend to themselves. Siblings (blocks of one level in one block of
+    the level above) are halved again and again, and at each cut the right half attends to the left
     one, and the other way round unless ``causal``: few large pieces instead of one for each pair.
     """
     groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    finest = len(block_sizes) - 1
+    finest = len(starts) - 1
 
     def add(depth: int, shared: int, q_side: tuple[int, int], k_side: tuple[int, int]) -> None:
         (q_start, q_end), (k_start, k_end) = q_side, k_side
@@ -62,18 +64,18 @@ def cut_into_pieces(
         if lvl == finest:
             add(0, lvl + 1, (start, end), (start, end))
             return
-        edges = _edges(start, end, block_sizes[lvl + 1], offset)
+        edges = _edges(start, end, starts[lvl + 1])
         halve(edges, depth=1, shared=lvl + 1)
         for child in itertools.pairwise(edges):
             descend(*child, lvl + 1)
 
-    roots = _edges(0, length, block_sizes[0], offset)
+    roots = _edges(0, length, starts[0])
     for root in itertools.pairwise(roots):
         descend(*root, 0)
     return tuple(
         Pieces(shared, at, at + shift, q_length, k_length, stride, count, causal and not depth)
-        for (depth, shared, q_length, k_length, shift), starts in sorted(groups.items())
-        for at, stride, count in _progressions(sorted(starts))
+        for (depth, shared, q_length, k_length, shift), at_all in sorted(groups.items())
+        for at, stride, count in _progressions(sorted(at_all))
     )
 
 
@@ -84,12 +86,9 @@ def window(x: Tensor, start: int, length: int, pieces: Pieces) -> Tensor:
     return windows.movedim(-1, 3)
 
 
-def _edges(start: int, end: int, size: int | None, offset: int) -> list[int]:
-    """Return where the blocks of one size begin inside [start, end), and ``end``."""
-    if size is None:
-        return [start, end]
-    first = (start + offset) // size * size - offset + size
-    return [start, *range(first, end, size), end]
+def _edges(start: int, end: int, starts: tuple[int, ...]) -> list[int]:
+    """Return where the blocks of one level begin inside [start, end), and ``end``."""
+    return [*starts[bisect_left(starts, start) : bisect_left(starts, end)], end]
 
 
 def _progressions(starts: list[int]) -> Iterator[tuple[int, int, int]]:

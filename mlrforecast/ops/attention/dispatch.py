@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Integer
 from torch import Tensor
 
 from mlrforecast._core.errors import BackendError
+from mlrforecast.ops._checks import integer
 from mlrforecast.ops.attention import expanded, hierarchical, reference
 from mlrforecast.ops.attention._case import (
     AttentionCase,
@@ -20,7 +21,13 @@ from mlrforecast.ops.attention._case import (
 from mlrforecast.ops.attention._inputs import follow_autocast
 from mlrforecast.ops.scores.mlr import LevelScale
 
-__all__ = ["Backend", "BackendChoice", "explain_backend", "mlr_attention"]
+__all__ = [
+    "Backend",
+    "BackendChoice",
+    "explain_backend",
+    "mlr_attention",
+    "mlr_window_attention",
+]
 
 Backend: TypeAlias = Literal["auto", "reference", "expanded", "hierarchical"]
 
@@ -60,15 +67,18 @@ class BackendChoice:
 
 def mlr_attention(
     q: Float[Tensor, "B H T R"],
-    k: Float[Tensor, "B H T R"],
-    v: Float[Tensor, "B H T V"],
+    k: Float[Tensor, "B G S R"],
+    v: Float[Tensor, "B G S V"],
     *,
     ranks: Sequence[int],
     block_sizes: Sequence[int | None] | None = None,
     num_blocks: Sequence[int] | None = None,
+    block_ids: Integer[Tensor, "... num_levels S"] | None = None,
+    query_block_ids: Integer[Tensor, "... num_levels T"] | None = None,
     offset: int = 0,
     causal: bool = False,
-    key_mask: Bool[Tensor, "B T"] | None = None,
+    key_mask: Bool[Tensor, "B S"] | None = None,
+    window: int | None = None,
     level_scale: LevelScale | Sequence[float] = "inverse_rank",
     divide_by_shared_levels: bool = False,
     divide_by_num_levels: bool = False,
@@ -80,14 +90,17 @@ def mlr_attention(
     """Attend with multi-level low-rank scores.
 
     Level ``lvl`` owns ``ranks[lvl]`` columns of ``q`` and ``k`` and counts only for pairs in the
-    same block of ``block_sizes[lvl]`` steps: near pairs meet on many levels and get a high-rank
-    score, far pairs a cheap one.
+    same block of that level: near pairs meet on many levels and get a high-rank score, far pairs a
+    cheap one. Blocks are given by their sizes, by their number, or by an id for each position.
 
     Parameters
     ----------
-    q, k : Tensor of shape (B, H, T, R)
-        Queries and keys, not scaled. Columns run coarse to fine; ``R`` must equal ``sum(ranks)``.
-    v : Tensor of shape (B, H, T, V)
+    q : Tensor of shape (B, H, T, R)
+        Queries, not scaled: the last ``T`` of the ``S`` steps, as a rule all of them. Columns run
+        coarse to fine; ``R`` must equal ``sum(ranks)``.
+    k : Tensor of shape (B, G, S, R)
+        Keys. ``G`` divides ``H``; query head ``h`` reads key head ``h // (H // G)``.
+    v : Tensor of shape (B, G, S, V)
         Values.
     ranks : sequence of int, one per level
         Columns of each level, coarse to fine.
@@ -97,22 +110,33 @@ def mlr_attention(
         :func:`mlrforecast.ops.halving_block_sizes`.
     num_blocks : sequence of int, one per level, optional
         Blocks of each level instead of their size.
+    block_ids : Tensor of int of shape (num_levels, S) or (B, num_levels, S), optional
+        Instead of sizes, the block of each position on each level, for all sequences or for each
+        of them: equal ids are one block. They need be neither sorted nor nested, and may be on any
+        device. See :class:`mlrforecast.ops.Levels`.
+    query_block_ids : Tensor of int of shape (num_levels, T) or (B, num_levels, T), optional
+        The blocks of queries that are steps of another sequence, in the numbering of
+        ``block_ids``; ``T`` is then any number. Without it attention to another sequence is not
+        defined: blocks are places in one sequence. Not with ``causal`` or ``window``.
     offset : int, at least 0, default 0
-        Position ``i`` lies in block ``floor((i + offset) / size)``.
+        Position ``i`` lies in block ``floor((i + offset) / size)``. Only without ``block_ids``.
     causal : bool, default False
         Whether a query attends only to its own and earlier positions.
-    key_mask : bool Tensor of shape (B, T), optional
+    key_mask : bool Tensor of shape (B, S), optional
         True where a key may be attended, False at padding.
+    window : int, at least 0, optional
+        Let the coarsest level count for pairs at most so many steps apart, in place of its blocks;
+        the others keep theirs. A pair for which no level counts follows ``unshared``.
     level_scale : str or sequence of float, default "inverse_rank"
         Factor of each level: ``"inverse_rank"`` (1/r, as the published code),
         ``"inverse_sqrt_rank"`` (1/sqrt(r)), ``"inverse_sqrt_width"`` (1/sqrt(R), as standard
         attention), or one positive number per level.
     divide_by_shared_levels : bool, default False
-        Whether a score is divided by the number of levels that the pair shares.
+        Whether a score is divided by the number of levels that count for the pair.
     divide_by_num_levels : bool, default False
         Whether all scores are divided by the number of levels.
     unshared : {"mask", "zero"}, default "mask"
-        Pairs that share no block: not attended, or attended with score 0 as in the published
+        Pairs for which no level counts: not attended, or attended with score 0 as in the published
         code. They exist only if no level spans the sequence.
     link : {"softmax", "identity"}, default "softmax"
         What turns scores into weights.
@@ -156,6 +180,14 @@ def mlr_attention(
     >>> out = mlr_attention(q, k, v, ranks=(8,), level_scale="inverse_sqrt_width")
     >>> torch.allclose(out, standard_attention(q, k, v), atol=1e-6)
     True
+
+    Two documents packed into one sequence, halved on a second level, and the newest query alone:
+
+    >>> ids = torch.tensor([[0] * 60 + [1] * 36, [0] * 30 + [1] * 30 + [2] * 18 + [3] * 18])
+    >>> newest = mlr_attention(q[:, :, -1:], k, v, ranks=(4, 4), block_ids=ids)
+    >>> alone = mlr_attention(*(x[:, :, 60:] for x in (q, k, v)), ranks=(4, 4))
+    >>> torch.allclose(newest, alone[:, :, -1:], atol=1e-6)
+    True
     """
     q, k, v = follow_autocast(q, k, v)
     case = build_case(
@@ -165,9 +197,12 @@ def mlr_attention(
         ranks=ranks,
         block_sizes=block_sizes,
         num_blocks=num_blocks,
+        block_ids=block_ids,
+        query_block_ids=query_block_ids,
         offset=offset,
         causal=causal,
         key_mask=key_mask,
+        window=window,
         level_scale=level_scale,
         divide_by_shared_levels=divide_by_shared_levels,
         divide_by_num_levels=divide_by_num_levels,
@@ -180,13 +215,56 @@ def mlr_attention(
         return attend(q, k, v, case, key_mask)
 
 
+def mlr_window_attention(
+    q: Float[Tensor, "B H T R"],
+    k: Float[Tensor, "B G S R"],
+    v: Float[Tensor, "B G S V"],
+    *,
+    window: int,
+    **options: Any,
+) -> Float[Tensor, "B H T V"]:
+    """Attend with multi-level low-rank scores whose coarsest level looks no further than a window.
+
+    Parameters
+    ----------
+    q, k, v : Tensor
+        As in :func:`mlr_attention`.
+    window : int, at least 0
+        Largest distance at which the coarsest level counts: causal ``window + 1`` keys, the
+        query's own included.
+    **options
+        The other keyword arguments of :func:`mlr_attention`. ``block_sizes[0]`` is not read.
+
+    Returns
+    -------
+    Tensor of shape (B, H, T, V)
+        In the dtype of ``v``. Rows that may attend no key are 0, with gradient 0.
+
+    Raises
+    ------
+    ValueError, TypeError, BackendError
+        As :func:`mlr_attention`.
+
+    Examples
+    --------
+    With a window of one step and blocks of two, the third step meets the second on the coarse
+    level and the fourth on both:
+
+    >>> q = k = torch.zeros(1, 1, 4, 2)
+    >>> v = torch.eye(4).view(1, 1, 4, 4)
+    >>> mlr_window_attention(q, k, v, window=1, ranks=(1, 1), block_sizes=(None, 2))[0, 0, 2]
+    tensor([0.0000, 0.3333, 0.3333, 0.3333])
+    """
+    return mlr_attention(q, k, v, window=integer(window, "window"), **options)
+
+
 _SIGNATURE = inspect.signature(mlr_attention)
 
 
 def explain_backend(
     q: Float[Tensor, "B H T R"],
-    k: Float[Tensor, "B H T R"],
-    v: Float[Tensor, "B H T V"],
+    k: Float[Tensor, "B G S R"],
+    v: Float[Tensor, "B G S V"],
     **options: Any,
 ) -> BackendChoice:
     """Say which backend :func:`mlr_attention` would take for the same arguments, and why.
@@ -251,7 +329,7 @@ def _best(case: AttentionCase, refused: dict[str, str]) -> tuple[str, str]:
     if case.device.type == "cpu":
         direction = "causal" if case.causal else "bidirectional"
         limit = _DENSE_UP_TO[direction]
-        if case.length <= limit:
+        if case.pairs.num_queries * case.pairs.num_keys <= limit**2:
             return "reference", f"the dense {direction} matrix is fast on a CPU up to {limit} steps"
         order = ("hierarchical", "expanded")
     else:

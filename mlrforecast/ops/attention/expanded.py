@@ -5,13 +5,15 @@ block, with zeros elsewhere. The dot product of two such rows is then the sum of
 of the levels that both positions share.
 """
 
+import itertools
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mlrforecast.ops.attention._case import AttentionCase
 from mlrforecast.ops.attention._fused import fused_attention
-from mlrforecast.ops.levels import block_ids
 
 __all__ = ["MAX_WIDTH", "expanded_attention", "expanded_width", "refusal"]
 
@@ -33,10 +35,14 @@ def refusal(case: AttentionCase) -> str | None:
     """
     if case.link != "softmax":
         return "it computes softmax attention only, and `link` is 'identity'"
-    if case.divide_by_shared_levels and not case.nested:
+    if case.pairs.window is not None:
+        return "it needs blocks on every level, and the coarsest has a window"
+    if case.levels.block_sizes is None and torch.compiler.is_compiling():
+        return "torch.compile cannot trace how many blocks `block_ids` make"
+    if case.divide_by_shared_levels and not case.levels.nested:
         return (
-            "division by the number of shared levels needs nested blocks (each size a divisor of "
-            f"the one before), got block_sizes={case.block_sizes}"
+            "division by the number of shared levels needs nested blocks, each inside one block of "
+            f"the level above, got {case.levels}"
         )
     width = expanded_width(case)
     if width > MAX_WIDTH:
@@ -56,32 +62,32 @@ def expanded_width(case: AttentionCase) -> int:
     -------
     int
     """
-    total = 0
-    for lvl, size in enumerate(case.block_sizes):
-        first, last = (0, 0) if size is None else _block_range(case, size)
-        columns = sum(case.ranks[: lvl + 1]) if case.divide_by_shared_levels else case.ranks[lvl]
-        total += (last - first + 1) * columns
-    return total
+    ranks = case.levels.ranks
+    columns = itertools.accumulate(ranks) if case.divide_by_shared_levels else ranks
+    slots = (len(blocks) for blocks in _query_blocks(case))
+    return sum(number * width for number, width in zip(slots, columns, strict=True))
 
 
 def expanded_attention(
     q: Float[Tensor, "B H T R"],
-    k: Float[Tensor, "B H T R"],
-    v: Float[Tensor, "B H T V"],
+    k: Float[Tensor, "B G S R"],
+    v: Float[Tensor, "B G S V"],
     case: AttentionCase,
-    key_mask: Bool[Tensor, "B T"] | None = None,
+    key_mask: Bool[Tensor, "B S"] | None = None,
 ) -> Float[Tensor, "B H T V"]:
     """Attend through one call of ``scaled_dot_product_attention``.
 
     Parameters
     ----------
-    q, k : Tensor of shape (B, H, T, R)
-        Queries and keys.
-    v : Tensor of shape (B, H, T, V)
+    q : Tensor of shape (B, H, T, R)
+        Queries.
+    k : Tensor of shape (B, G, S, R)
+        Keys.
+    v : Tensor of shape (B, G, S, V)
         Values.
     case : AttentionCase
         The checked call.
-    key_mask : bool Tensor of shape (B, T), optional
+    key_mask : bool Tensor of shape (B, S), optional
         True where a key may be attended.
 
     Returns
@@ -90,13 +96,14 @@ def expanded_attention(
         In the dtype of ``v``; 0 in rows that may attend no key.
     """
     q_wide, k_wide = _spread(q, k, case)
-    needs_mask = case.masked_keys or case.masks_unshared
+    same_length = case.pairs.num_queries == case.pairs.num_keys
+    needs_mask = case.masked_keys or case.masks_unshared or (case.masks_future and not same_length)
     return fused_attention(
         q_wide,
         k_wide,
         v,
         case.visible(key_mask) if needs_mask else None,
-        causal=case.causal,
+        causal=case.masks_future,
         scale=max(case.scales),
         dropout_p=case.dropout_p,
     )
@@ -104,29 +111,44 @@ def expanded_attention(
 
 def _spread(q: Tensor, k: Tensor, case: AttentionCase) -> tuple[Tensor, Tensor]:
     """Put each level's columns into the slots of their blocks, with the factors on ``q``."""
-    ids = block_ids(case.length, case.block_sizes, offset=case.offset, device=case.device)
-    ends = [sum(case.ranks[: lvl + 1]) for lvl in range(len(case.ranks))]
+    ranks = case.levels.ranks
+    queries, keys = (ids.unbind(-2) for ids in case.pairs.ids(case.device))
     q_slots, k_slots = [], []
-    for lvl, (end, block) in enumerate(zip(ends, ids, strict=True)):
-        begin = 0 if case.divide_by_shared_levels else end - case.ranks[lvl]
+    end = 0
+    for lvl, blocks in enumerate(_query_blocks(case)):
+        end += ranks[lvl]
+        begin = 0 if case.divide_by_shared_levels else end - ranks[lvl]
         factors = torch.tensor(
             _factors(case, lvl),
             device=case.device,
             dtype=torch.promote_types(case.dtype, torch.float32),
         )
-        size = case.block_sizes[lvl]
-        first, last = (0, 0) if size is None else _block_range(case, size)
-        slots = torch.arange(first, last + 1, device=case.device)
-        mine = (block[:, None] == slots).to(case.dtype)[:, :, None]
+        slots = torch.as_tensor(blocks, device=case.device)
         scaled = (q[..., begin:end] * factors).to(case.dtype)
-        q_slots.append((scaled[..., None, :] * mine).flatten(-2))
-        k_slots.append((k[..., begin:end][..., None, :] * mine).flatten(-2))
+        q_slots.append(_into_slots(scaled, queries[lvl], slots))
+        k_slots.append(_into_slots(k[..., begin:end], keys[lvl], slots))
     return torch.cat(q_slots, -1), torch.cat(k_slots, -1)
 
 
-def _block_range(case: AttentionCase, size: int) -> tuple[int, int]:
-    """Return the numbers of the first and the last block that hold a position."""
-    return case.offset // size, (case.offset + case.length - 1) // size
+def _into_slots(x: Tensor, block: Tensor, slots: Tensor) -> Tensor:
+    """Place the columns of each position, (B, H, T, R), in the slot of its block."""
+    mine = (block[..., None] == slots).to(x.dtype)[..., None]
+    mine = mine if mine.ndim == 3 else mine[:, None]
+    return (x[..., None, :] * mine).flatten(-2)
+
+
+def _query_blocks(case: AttentionCase) -> list[Sequence[int]]:
+    """Return the blocks of each level that hold a query: no other takes part in a score."""
+    levels, num_queries = case.levels, case.pairs.num_queries
+    if levels.block_sizes is None:
+        queries, _ = case.pairs.ids(case.device)
+        return [ids.unique().tolist() for ids in queries.unbind(-2)]
+    last = levels.offset + levels.length - 1
+    first = last - num_queries + 1
+    return [
+        range(1) if size is None else range(first // size, last // size + 1)
+        for size in levels.block_sizes
+    ]
 
 
 def _factors(case: AttentionCase, lvl: int) -> list[float]:
@@ -136,12 +158,12 @@ def _factors(case: AttentionCase, lvl: int) -> list[float]:
     """
     relative = [scale / max(case.scales) for scale in case.scales]
     if not case.divide_by_shared_levels:
-        return [relative[lvl]] * case.ranks[lvl]
+        return [relative[lvl]] * case.levels.ranks[lvl]
     # What level lvl adds when the mean over lvl levels becomes the mean over lvl + 1.
     earlier = 1 / (lvl + 1) - 1 / lvl if lvl else 0.0
     coefficients = [relative[j] * earlier for j in range(lvl)] + [relative[lvl] / (lvl + 1)]
     return [
         coefficient
-        for coefficient, rank in zip(coefficients, case.ranks[: lvl + 1], strict=True)
+        for coefficient, rank in zip(coefficients, case.levels.ranks[: lvl + 1], strict=True)
         for _ in range(rank)
     ]

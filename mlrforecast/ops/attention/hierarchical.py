@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
+from mlrforecast.ops._layout import expand_heads
 from mlrforecast.ops.attention._case import AttentionCase
 from mlrforecast.ops.attention._piece_kernels import (
     attend_piece,
@@ -46,16 +47,32 @@ def refusal(case: AttentionCase) -> str | None:
         return "in float16 a masked key could outweigh very low scores; bfloat16 has the range"
     if torch.compiler.is_compiling():
         return "torch.compile cannot trace its merge in place"
-    if not case.nested:
-        return (
-            "it needs nested blocks (each size a divisor of the one before), got "
-            f"block_sizes={case.block_sizes}"
-        )
-    if case.unshared == "zero" and None not in case.block_sizes:
-        return "pairs without a common block are attended with score 0, and it never meets them"
+    reason = _partition_refusal(case)
+    if reason is not None:
+        return reason
     if case.device.type not in ("cpu", "cuda"):
         return f"it runs on cpu and cuda, and the tensors are on {case.device.type}"
     return _precision_refusal(case)
+
+
+def _partition_refusal(case: AttentionCase) -> str | None:
+    """Return why the pairs cannot be covered by rectangles, or None."""
+    pairs, levels = case.pairs, case.levels
+    if pairs.of_two_sequences:
+        return "it attends within one sequence, and `query_block_ids` are those of another"
+    if pairs.num_queries != pairs.num_keys:
+        return f"it needs as many queries as keys, got T={pairs.num_queries} and S={pairs.num_keys}"
+    if pairs.window is not None:
+        return "it needs blocks on every level, and the coarsest has a window"
+    if levels.batched:
+        return "it needs one partition for all sequences, and `block_ids` give each its own"
+    if not levels.contiguous:
+        return "it needs blocks without gaps, and equal `block_ids` are no neighbours"
+    if not levels.nested:
+        return f"it needs nested blocks, each inside one block of the level above, got {levels}"
+    if case.unshared == "zero" and not pairs.share_surely:
+        return "pairs without a common block are attended with score 0, and it never meets them"
+    return None
 
 
 def _precision_refusal(case: AttentionCase) -> str | None:
@@ -64,7 +81,7 @@ def _precision_refusal(case: AttentionCase) -> str | None:
         return None
     if case.dtype == torch.float64:
         return "the kernels of the GPU have no float64"
-    width = max(sum(case.ranks), case.value_width)
+    width = max(case.levels.width, case.value_width)
     if width > 256:
         return f"the kernels of the GPU serve heads of at most 256 columns, got {width}"
     return None
@@ -72,22 +89,24 @@ def _precision_refusal(case: AttentionCase) -> str | None:
 
 def hierarchical_attention(
     q: Float[Tensor, "B H T R"],
-    k: Float[Tensor, "B H T R"],
-    v: Float[Tensor, "B H T V"],
+    k: Float[Tensor, "B G S R"],
+    v: Float[Tensor, "B G S V"],
     case: AttentionCase,
-    key_mask: Bool[Tensor, "B T"] | None = None,
+    key_mask: Bool[Tensor, "B S"] | None = None,
 ) -> Float[Tensor, "B H T V"]:
     """Attend piece by piece and merge the pieces exactly.
 
     Parameters
     ----------
-    q, k : Tensor of shape (B, H, T, R)
-        Queries and keys.
-    v : Tensor of shape (B, H, T, V)
+    q : Tensor of shape (B, H, T, R)
+        Queries.
+    k : Tensor of shape (B, G, S, R)
+        Keys.
+    v : Tensor of shape (B, G, S, V)
         Values.
     case : AttentionCase
         The checked call.
-    key_mask : bool Tensor of shape (B, T), optional
+    key_mask : bool Tensor of shape (B, S), optional
         True where a key may be attended.
 
     Returns
@@ -96,6 +115,7 @@ def hierarchical_attention(
         In the dtype of ``v``; 0 in rows that may attend no key.
     """
     value_width = v.shape[-1]
+    k, v = expand_heads(k, q.shape[1]), expand_heads(v, q.shape[1])
     multiple = width_multiple(q.device)
     width = -(-max(q.shape[-1], value_width) // multiple) * multiple
     q, k, v = (pad(x, (0, width - x.shape[-1])) for x in (q, k, v))
@@ -168,17 +188,18 @@ _Side = tuple[int, int, Pieces]
 
 def _plan(case: AttentionCase, q: Tensor) -> Iterator[tuple[Pieces, Tensor, float]]:
     """Yield the pieces with the factor of each column of q and that of the whole score."""
+    levels = case.levels
     factors = torch.zeros(
-        len(case.ranks), q.shape[-1], dtype=torch.promote_types(q.dtype, torch.float32)
+        levels.num_levels, q.shape[-1], dtype=torch.promote_types(q.dtype, torch.float32)
     )
     # Relative to the largest scale no factor is above 1, and half precision cannot overflow.
     largest = max(case.scales)
     end = 0
-    for lvl, rank in enumerate(case.ranks):
+    for lvl, rank in enumerate(levels.ranks):
         factors[lvl:, end : end + rank] = case.scales[lvl] / largest
         end += rank
     factors = factors.to(q.device)
-    for pieces in cut_into_pieces(case.length, case.block_sizes, case.offset, case.causal):
+    for pieces in cut_into_pieces(levels.length, levels.starts(), case.causal):
         divisor = pieces.shared if case.divide_by_shared_levels else 1
         yield pieces, factors[pieces.shared - 1], largest / divisor
 

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor
 
-from mlrforecast.ops._checks import check_tensor, entries, number, positives
-from mlrforecast.ops.levels import block_ids, check_levels
+from mlrforecast.ops._checks import entries, number, positives
+from mlrforecast.ops._layout import expand_heads
+from mlrforecast.ops.scores._pairs import LevelPairs, build_pairs
 
-__all__ = ["LevelScale", "level_scales", "mlr_scores"]
+__all__ = ["LevelScale", "level_scales", "mlr_scores", "scores_of_pairs"]
 
 LevelScale: TypeAlias = Literal["inverse_rank", "inverse_sqrt_rank", "inverse_sqrt_width"]
 """Named rules for the factor of a level: ``1 / r``, ``1 / sqrt(r)`` or ``1 / sqrt(R)``."""
@@ -83,16 +84,19 @@ def level_scales(
 
 def mlr_scores(
     q: Float[Tensor, "B H T R"],
-    k: Float[Tensor, "B H T R"],
+    k: Float[Tensor, "B G S R"],
     *,
     ranks: Sequence[int],
     block_sizes: Sequence[int | None] | None = None,
     num_blocks: Sequence[int] | None = None,
+    block_ids: Integer[Tensor, "... num_levels S"] | None = None,
+    query_block_ids: Integer[Tensor, "... num_levels T"] | None = None,
     offset: int = 0,
+    window: int | None = None,
     level_scale: LevelScale | Sequence[float] = "inverse_rank",
     divide_by_shared_levels: bool = False,
     divide_by_num_levels: bool = False,
-) -> Float[Tensor, "B H T T"]:
+) -> Float[Tensor, "B H T S"]:
     """Score every query against every key with a multi-level low-rank form.
 
     Level ``lvl`` reads its own ``ranks[lvl]`` columns of ``q`` and ``k`` and adds their scaled dot
@@ -101,30 +105,30 @@ def mlr_scores(
 
     Parameters
     ----------
-    q, k : Tensor of shape (B, H, T, R)
-        Queries and keys, not scaled. ``R`` must equal ``sum(ranks)``.
-    ranks, block_sizes, num_blocks
-        The levels, coarse to fine, as in :func:`mlrforecast.ops.check_levels`.
-    offset : int, at least 0, default 0
-        Steps by which the first position lies inside the block grid.
+    q : Tensor of shape (B, H, T, R)
+        Queries, not scaled: the last ``T`` of the ``S`` steps. ``R`` must equal ``sum(ranks)``.
+    k : Tensor of shape (B, G, S, R)
+        Keys. ``G`` divides ``H``; query head ``h`` reads key head ``h // (H // G)``.
+    ranks, block_sizes, num_blocks, block_ids, query_block_ids, offset, window
+        The levels, coarse to fine, as in :func:`mlrforecast.ops.mlr_attention`.
     level_scale : str or sequence of float, default "inverse_rank"
         Factor of each level, as in :func:`level_scales`.
     divide_by_shared_levels : bool, default False
-        Whether a score is divided by the number of levels that the pair shares.
+        Whether a score is divided by the number of levels that count for the pair.
     divide_by_num_levels : bool, default False
         Whether all scores are divided by the number of levels.
 
     Returns
     -------
-    Tensor of shape (B, H, T, T)
+    Tensor of shape (B, H, T, S)
         Scores before mask and softmax, in the dtype of ``q``.
 
     Raises
     ------
     ValueError
-        If the levels are not valid or ``sum(ranks) != R``.
+        If the shapes do not fit, the levels are not valid or ``sum(ranks) != R``.
     TypeError
-        If ``q`` or ``k`` is not a tensor, or an entry of an option is not a number.
+        If an argument is not a tensor where it must be, or an entry of an option is not a number.
 
     References
     ----------
@@ -138,25 +142,47 @@ def mlr_scores(
     tensor([3., 3., 2., 2.])
     >>> mlr_scores(q, k, ranks=(2, 1))[0, 0, 0]
     tensor([2., 2., 1., 1.])
+
+    A block of one step and a block of three, and the newest query alone:
+
+    >>> ids = torch.tensor([[0, 0, 0, 0], [0, 1, 1, 1]])
+    >>> mlr_scores(q[:, :, -1:], k, ranks=(2, 1), block_ids=ids)[0, 0]
+    tensor([[1., 2., 2., 2.]])
     """
-    for name, x in (("q", q), ("k", k)):
-        check_tensor(x, name)
-    length, width = q.shape[-2:]
-    ranks, sizes = check_levels(length, ranks, block_sizes, num_blocks=num_blocks)
-    if sum(ranks) != width:
-        raise ValueError(
-            f"`ranks` must sum to the head width R={width}, got {ranks} (sum {sum(ranks)})."
-        )
-    scales = level_scales(ranks, level_scale, divide_by_num_levels=divide_by_num_levels)
-    ids = block_ids(length, sizes, offset=offset, device=q.device)
-    scores = q.new_zeros(*q.shape[:-1], length)
-    shared = torch.zeros(length, length, dtype=torch.int64, device=q.device)
-    q_levels, k_levels = (torch.split(x, list(ranks), dim=-1) for x in (q, k))
-    levels = zip(q_levels, k_levels, scales, ids, strict=True)
-    for q_level, k_level, scale, block in levels:
-        same = block[:, None] == block[None, :]
-        scores = scores + scale * (q_level @ k_level.transpose(-1, -2)) * same
-        shared += same
+    pairs = build_pairs(
+        q,
+        k,
+        ranks=ranks,
+        block_sizes=block_sizes,
+        num_blocks=num_blocks,
+        block_ids=block_ids,
+        query_block_ids=query_block_ids,
+        offset=offset,
+        window=window,
+    )
+    scales = level_scales(
+        pairs.levels.ranks, level_scale, divide_by_num_levels=divide_by_num_levels
+    )
+    return scores_of_pairs(q, k, pairs, scales, divide_by_shared_levels=divide_by_shared_levels)
+
+
+def scores_of_pairs(
+    q: Tensor,
+    k: Tensor,
+    pairs: LevelPairs,
+    scales: Sequence[float],
+    *,
+    divide_by_shared_levels: bool,
+) -> Tensor:
+    """Score checked queries and keys, (B, H, T, S), with one factor for each level."""
+    k = expand_heads(k, q.shape[1])
+    scores = q.new_zeros(*q.shape[:-1], k.shape[2])
+    count = torch.zeros((), dtype=torch.int64, device=q.device)
+    q_levels, k_levels = (torch.split(x, list(pairs.levels.ranks), dim=-1) for x in (q, k))
+    levels = zip(q_levels, k_levels, scales, pairs.by_level(q.device), strict=True)
+    for q_level, k_level, scale, counted in levels:
+        scores = scores + scale * (q_level @ k_level.transpose(-1, -2)) * counted
+        count = count + counted
     if divide_by_shared_levels:
-        scores = scores / shared.clamp(min=1).to(q.dtype)
+        scores = scores / count.clamp(min=1).to(q.dtype)
     return scores
