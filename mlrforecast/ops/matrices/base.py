@@ -47,6 +47,13 @@ class StructuredMatrix(ABC):
     subclass with the methods that are abstract here, and is proved by a test class on
     :class:`mlrforecast.testing.StructuredMatrixContract`.
 
+    Parameters
+    ----------
+    shape : tuple of two int
+        Rows and columns of one matrix, ``(d_out, d_in)``.
+    batch_shape : tuple of int
+        Batch axes of all tensors together.
+
     Examples
     --------
     >>> from mlrforecast.ops import LowRank
@@ -55,15 +62,19 @@ class StructuredMatrix(ABC):
     (True, (4, 3), 1)
     """
 
-    @property
-    @abstractmethod
-    def batch_shape(self) -> tuple[int, ...]:
-        """Batch axes of the dense view, ``()`` for a single matrix."""
+    def __init__(self, shape: tuple[int, int], batch_shape: tuple[int, ...]) -> None:
+        self._shape = (int(shape[0]), int(shape[1]))
+        self._batch_shape = tuple(batch_shape)
 
     @property
-    @abstractmethod
     def shape(self) -> tuple[int, int]:
         """Rows and columns of one matrix, ``(d_out, d_in)``."""
+        return self._shape
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Batch axes of the dense view, ``()`` for a single matrix."""
+        return self._batch_shape
 
     @abstractmethod
     def parameters(self) -> dict[str, Tensor]:

@@ -73,9 +73,9 @@ class BlockLevel:
 
     Attributes
     ----------
-    right : Tensor of shape (*batch, p, d_in / p, w)
+    right : Tensor of shape (..., p, d_in / p, w)
         Blocks that read the input: block ``k`` turns its ``d_in / p`` entries into ``w``.
-    left : Tensor of shape (*batch, p', d_out / p', w') or None
+    left : Tensor of shape (..., p', d_out / p', w') or None
         Blocks that write the output, each from ``w' = p w / p'`` entries. ``None`` is the identity.
     middle, output : Shuffle or None, default None
         Permutations of what the right and the left blocks give. ``None`` leaves the order.

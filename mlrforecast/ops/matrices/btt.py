@@ -26,9 +26,9 @@ class BlockTensorTrain(Family):
 
     Parameters
     ----------
-    left : Tensor of shape (*batch, b, a, c * s)
+    left : Tensor of shape (..., b, a, c * s)
         Blocks that write the ``a * b`` rows.
-    right : Tensor of shape (*batch, c, d, b * s)
+    right : Tensor of shape (..., c, d, b * s)
         Blocks that read the ``c * d`` columns.
 
     Raises

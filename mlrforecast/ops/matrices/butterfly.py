@@ -33,7 +33,7 @@ class Butterfly(Family):
 
     Parameters
     ----------
-    factors : sequence of Tensor of shape (*batch, before, after, radix, radix), one per digit
+    factors : sequence of Tensor of shape (..., before, after, radix, radix), one per digit
         ``before`` and ``after`` are the products of the coarser and of the finer radices.
 
     Raises

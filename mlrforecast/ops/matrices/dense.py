@@ -17,7 +17,7 @@ class Dense(Family):
 
     Parameters
     ----------
-    weight : Tensor of shape (*batch, d_out, d_in)
+    weight : Tensor of shape (..., d_out, d_in)
         The matrix itself.
 
     Examples

@@ -22,9 +22,9 @@ class Kronecker(Family):
 
     Parameters
     ----------
-    left : Tensor of shape (*batch, a, c)
+    left : Tensor of shape (..., a, c)
         The coarse pattern.
-    right : Tensor of shape (*batch, b, d)
+    right : Tensor of shape (..., b, d)
         The block that it repeats.
 
     Raises

@@ -17,9 +17,9 @@ class LowRank(Family):
 
     Parameters
     ----------
-    left : Tensor of shape (*batch, d_out, rank)
+    left : Tensor of shape (..., d_out, rank)
         Columns that span what the matrix gives.
-    right : Tensor of shape (*batch, d_in, rank)
+    right : Tensor of shape (..., d_in, rank)
         Columns that the input is compared with.
 
     Raises

@@ -61,22 +61,12 @@ class MLBTC(StructuredMatrix):
             raise ValueError("`levels` must hold at least one level, got an empty sequence.")
         for lvl, level in enumerate(self.levels):
             _check_level(level, f"levels[{lvl}]")
-        self._shape = self.levels[0].shape
-        if any(level.shape != self._shape for level in self.levels):
+        shape = self.levels[0].shape
+        if any(level.shape != shape for level in self.levels):
             shapes = [level.shape for level in self.levels]
             raise ValueError(f"`levels` must all have one shape (d_out, d_in), got {shapes}.")
-        self._batch_shape = common_batch(_factors(self.levels), core=3)
+        super().__init__(shape, common_batch(_factors(self.levels), core=3))
         self.scales = check_scales(scales, len(self.levels))
-
-    @property
-    def batch_shape(self) -> tuple[int, ...]:
-        """Batch axes of the dense view."""
-        return self._batch_shape
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns of one matrix."""
-        return self._shape
 
     def parameters(self) -> dict[str, Tensor]:
         """Return the factors of each level, ``right_0``, ``left_0``, ``right_1`` ..."""
@@ -84,7 +74,7 @@ class MLBTC(StructuredMatrix):
 
     def apply(self, x: Float[Tensor, "*x_batch T d_in"]) -> Float[Tensor, "*batch T d_out"]:
         """Multiply the matrix with each row of ``x``; batch axes broadcast."""
-        check_rows(x, "x", self._shape[1], self._batch_shape)
+        check_rows(x, "x", self.shape[1], self.batch_shape)
         terms = zip(self.levels, self.scales, strict=True)
         return _sum(level.apply(x, scale) for level, scale in terms)
 
@@ -92,7 +82,7 @@ class MLBTC(StructuredMatrix):
         self, y: Float[Tensor, "*y_batch T d_out"]
     ) -> Float[Tensor, "*batch T d_in"]:
         """Multiply the transposed matrix with each row of ``y``; batch axes broadcast."""
-        check_rows(y, "y", self._shape[0], self._batch_shape)
+        check_rows(y, "y", self.shape[0], self.batch_shape)
         terms = zip(self.levels, self.scales, strict=True)
         return _sum(level.apply_transposed(y, scale) for level, scale in terms)
 
@@ -102,7 +92,7 @@ class MLBTC(StructuredMatrix):
         This is the rank of almost all independent entries, whatever the permutations, because the
         blocks of a level are of one size.
         """
-        return min(*self._shape, sum(level.width for level in self.levels))
+        return min(*self.shape, sum(level.width for level in self.levels))
 
     def flops(self) -> int:
         """Count the multiply-adds of one matrix with one vector, those by scales left out."""

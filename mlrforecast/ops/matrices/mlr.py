@@ -24,9 +24,9 @@ class MultiLevelLowRank(Family):
 
     Parameters
     ----------
-    left : sequence of Tensor of shape (*batch, p, d_out / p, rank), one per level
+    left : sequence of Tensor of shape (..., p, d_out / p, rank), one per level
         Blocks that write the output; ``p`` and ``rank`` are each level's own.
-    right : sequence of Tensor of shape (*batch, p, d_in / p, rank), one per level
+    right : sequence of Tensor of shape (..., p, d_in / p, rank), one per level
         Blocks that read the input.
     scales : sequence of float, optional
         Factor of each level, finite and not 0; 1 by default.

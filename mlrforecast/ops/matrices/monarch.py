@@ -23,9 +23,9 @@ class Monarch(Family):
 
     Parameters
     ----------
-    left : Tensor of shape (*batch, b, a, c)
+    left : Tensor of shape (..., b, a, c)
         Blocks that write the ``a * b`` rows.
-    right : Tensor of shape (*batch, c, d, b)
+    right : Tensor of shape (..., c, d, b)
         Blocks that read the ``c * d`` columns.
 
     Raises
