@@ -146,7 +146,8 @@ class ParameterCount:
     embedding : int
         Of what makes tokens: embeddings, learned positions, maps of raw data.
     head : int
-        Of what makes the output of a model of this library from its encoded tokens.
+        Of what makes the output of a model of this library from its encoded tokens; 0 if it
+        shares them with the embedding.
     attention : int
         Of attention layers, scores and their norms included.
 
@@ -277,7 +278,7 @@ def count_parameters(model: nn.Module) -> ParameterCount:
     return ParameterCount(
         total=_size([model]),
         embedding=_size(inputs),
-        head=0 if head is None else _size([head]),
+        head=0 if head is None else _size([*inputs, head]) - _size(inputs),
         attention=_size(layers),
     )
 

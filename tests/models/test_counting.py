@@ -126,7 +126,8 @@ def test_published_counts(case: str) -> None:
     linear, matmul, layer_norm, parameters, non_embedding = PUBLISHED[case]
     assert (counted.linear, counted.matmul, counted.layer_norm) == (linear, matmul, layer_norm)
     assert counted.total == linear + matmul + layer_norm
-    if parameters is not None:
+    if isinstance(model, CausalLM):
+        assert counted.per_token_without_head == counted.per_token - 96 * model.config.width
         size = count_parameters(model)
         assert (size.total, size.non_embedding) == (parameters, non_embedding)
 
@@ -213,6 +214,9 @@ def test_structured_scores_equal_loops(
 def test_ragged_blocks_count_at_their_full_size_or_the_sequence() -> None:
     layer = StructuredAttention(8, 2, ranks=(2, 1, 1), block_sizes=(None, 64, 4))
     assert count_flops(layer, 10).scores == 2 * 10 * (2 * 10 + 1 * 10 + 1 * 4)
+    sizes = {"ranks": (2, 1, 1), "block_sizes": (None, 64, 4), "window": 3}
+    layer = StructuredAttention(8, 2, attention="mlr_window", **sizes)
+    assert count_flops(layer, 10).scores == 2 * (2 * 51 + 10 * (1 * 10 + 1 * 4))
 
 
 @examples(40)
@@ -395,7 +399,15 @@ def test_parameters_of_a_regressor_and_a_forecaster() -> None:
 def test_shared_parameters_count_once() -> None:
     layer = nn.Linear(3, 5)
     assert count_parameters(nn.ModuleList([layer, layer])).total == 20
-    assert count_parameters(nn.ModuleList([layer, layer])).head == 0
+    twins = nn.ModuleList([nn.Embedding(7, 2), nn.Embedding(7, 2)])
+    twins[1].weight = twins[0].weight
+    assert count_parameters(twins).embedding == count_parameters(twins).total == 14
+    model = CausalLM(CausalLMConfig(vocabulary_size=7, context_length=8, width=12, num_heads=3))
+    apart = count_parameters(model)
+    model.head.weight = model.embedding.weight
+    tied = count_parameters(model)
+    assert (tied.head, tied.embedding) == (0, apart.embedding)
+    assert tied.non_embedding == apart.non_embedding == tied.total - tied.embedding
 
 
 # Modules of one's own, and errors.
