@@ -163,19 +163,20 @@ class StructuredMatrixContract(ABC):
             assert ranks.tolist() == [matrix.rank()] * 2, f"{example}: {ranks}, {matrix.rank()}"
 
     def test_flops_are_those_that_torch_counts(self) -> None:
-        """Multiply-adds of a vector are half of what torch counts, where it counts all."""
+        """Multiply-adds of a matrix and a vector are half of what torch counts, if it counts all."""
         for example in self._examples():
-            matrix = self._build(example, _draw(self._specs(example), ()))
-            for product, width in (
-                (matrix.apply, example.d_in),
-                (matrix.apply_transposed, example.d_out),
-            ):
-                with FlopCounterMode(display=False) as counter:
-                    product(_rows((7, width)))
-                counted, claimed = counter.get_total_flops(), 2 * 7 * matrix.flops()
-                fits = counted == claimed if example.torch_counts_flops else counted <= claimed
-                assert fits, f"{example}: torch counts {counted}, twice flops() is {claimed}"
-                assert claimed > 0, example
+            for heads in ((), (3,)):
+                matrix = self._build(example, _draw(self._specs(example), heads))
+                # Rows of a batch, as each matrix multiplies all of them.
+                x, y = _rows((2, 1, 7, example.d_in)), _rows((2, 1, 7, example.d_out))
+                for product, rows in ((matrix.apply, x), (matrix.apply_transposed, y)):
+                    with FlopCounterMode(display=False) as counter:
+                        product(rows)
+                    counted = counter.get_total_flops()
+                    claimed = 2 * matrix.flops() * 2 * 7 * math.prod(heads)
+                    fits = counted == claimed if example.torch_counts_flops else counted <= claimed
+                    assert fits, f"{example}, {heads}: torch {counted}, by flops() {claimed}"
+                    assert claimed > 0, example
 
     def test_gradients_are_those_of_finite_differences(self) -> None:
         """Both products are differentiable in the rows and in every parameter."""
