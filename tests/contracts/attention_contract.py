@@ -1,5 +1,6 @@
 """What every backend of multi-level attention must do; a backend subclasses the contract."""
 
+import dataclasses
 import functools
 from typing import Any, ClassVar
 
@@ -10,104 +11,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from mlrforecast._core.errors import BackendError
-from mlrforecast.ops import mlr_attention, standard_attention
+from mlrforecast.ops import explain_backend, mlr_attention, standard_attention
+from tests.contracts.attention_cases import BATCH, CASES, RANKS, make_inputs, ragged_ids, unpack
 from tests.ops.oracle import loop_attention
-
-Case = dict[str, Any]
-
-WHOLE = None
-CASES: dict[str, Case] = {
-    "T1": {"length": 1, "block_sizes": (WHOLE, 2, 1)},
-    "T1-masked": {"length": 1, "block_sizes": (WHOLE, 2, 1), "masked": True, "causal": True},
-    "T2-causal": {"length": 2, "block_sizes": (WHOLE, 2, 1), "causal": True},
-    "T7-offset": {"length": 7, "block_sizes": (WHOLE, 6, 2), "offset": 5, "masked": True},
-    "T63-shared": {
-        "length": 63,
-        "block_sizes": (WHOLE, 20, 5),
-        "offset": 7,
-        "causal": True,
-        "masked": True,
-        "divide_by_shared_levels": True,
-    },
-    "T64-no-whole-level": {
-        "length": 64,
-        "block_sizes": (32, 16, 8),
-        "causal": True,
-        "masked": True,
-    },
-    "T64-unshared-zero": {"length": 64, "block_sizes": (32, 16, 8), "unshared": "zero"},
-    "T64-wide-values": {"length": 64, "block_sizes": (64, 32, 16), "value_width": 13},
-    "T65-all-divisions": {
-        "length": 65,
-        "block_sizes": (WHOLE, 34, 17),
-        "masked": True,
-        "divide_by_shared_levels": True,
-        "divide_by_num_levels": True,
-    },
-    "T65-identity": {
-        "length": 65,
-        "block_sizes": (50, 25, 5),
-        "causal": True,
-        "masked": True,
-        "link": "identity",
-    },
-    "T127-repeated-level": {
-        "length": 127,
-        "block_sizes": (WHOLE, WHOLE, 9),
-        "level_scale": "inverse_sqrt_rank",
-    },
-    "T127-equal-blocks": {
-        "length": 127,
-        "block_sizes": (WHOLE, 16, 16),
-        "offset": 1,
-        "causal": True,
-        "level_scale": (0.5, 0.125, 2.0),
-        "divide_by_shared_levels": True,
-    },
-    "T127-not-nested": {
-        "length": 127,
-        "block_sizes": (WHOLE, 50, 12),
-        "offset": 3,
-        "causal": True,
-    },
-    "T127-not-nested-shared": {
-        "length": 127,
-        "block_sizes": (100, 50, 12),
-        "divide_by_shared_levels": True,
-    },
-    "T257-odd-blocks": {
-        "length": 257,
-        "block_sizes": (WHOLE, 77, 11),
-        "offset": 19,
-        "causal": True,
-        "masked": True,
-        "level_scale": "inverse_sqrt_width",
-    },
-    "T257-many-blocks": {"length": 257, "block_sizes": (WHOLE, 6, 2), "masked": True},
-}
-RANKS = (4, 2, 2)
-
-
-def make_inputs(
-    length: int,
-    *,
-    value_width: int = 5,
-    masked: bool = False,
-    dtype: torch.dtype = torch.float64,
-    width: int = sum(RANKS),
-    device: str = "cpu",
-) -> tuple[list[Tensor], Tensor | None]:
-    """Draw q, k, v of three sequences: left-padded, with holes, and without any real key."""
-    generator = torch.Generator().manual_seed(length)
-    shapes = [(3, 2, length, width)] * 2 + [(3, 2, length, value_width)]
-    draws = [torch.randn(s, generator=generator, dtype=torch.float64) for s in shapes]
-    tensors = [x.to(device, dtype).requires_grad_() for x in draws]
-    if not masked:
-        return tensors, None
-    key_mask = torch.rand(3, length, generator=generator) > 0.4
-    key_mask[0] = torch.arange(length) >= length // 3
-    key_mask[2] = False
-    return tensors, key_mask.to(device)
 
 
 def with_gradients(out: Tensor, inputs: list[Tensor]) -> list[Tensor]:
@@ -115,29 +21,6 @@ def with_gradients(out: Tensor, inputs: list[Tensor]) -> list[Tensor]:
     weights = torch.cos(torch.arange(out.numel(), dtype=torch.float64, device=out.device))
     loss = (out * weights.view(out.shape).to(out.dtype)).sum()
     return [out.detach(), *torch.autograd.grad(loss, inputs)]
-
-
-def unpack(case: Case) -> tuple[list[Tensor], dict[str, Any]]:
-    """Split a case into its tensors and the options of the call."""
-    options = {key: value for key, value in case.items() if key in OPTIONS}
-    inputs, key_mask = make_inputs(
-        case["length"],
-        value_width=case.get("value_width", 5),
-        masked=case.get("masked", False),
-    )
-    return inputs, {"ranks": RANKS, "key_mask": key_mask} | options
-
-
-OPTIONS = {
-    "block_sizes",
-    "offset",
-    "causal",
-    "level_scale",
-    "divide_by_shared_levels",
-    "divide_by_num_levels",
-    "unshared",
-    "link",
-}
 
 
 @functools.cache
@@ -158,20 +41,47 @@ def examples(count: int) -> settings:
     return settings(max_examples=count, suppress_health_check=[HealthCheck.differing_executors])
 
 
-levels = st.tuples(
-    st.integers(1, 40),
-    st.integers(1, 4),
-    st.integers(1, 5),
-    st.integers(0, 9),
-    st.booleans(),
-)
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A drawn call: nested sizes, ragged ids of some kind, or sizes with a window."""
+
+    length: int
+    sizes: tuple[int | None, ...]
+    offset: int
+    kind: str
+    window: int | None
+    causal: bool
+    shared: bool
+
+    @property
+    def has_ids(self) -> bool:
+        return self.kind != "sizes"
+
+    def ids(self, seed: int = 0) -> Tensor:
+        return ragged_ids(self.length, self.kind, seed)
+
+    def options(self, **changes: Any) -> dict[str, Any]:
+        blocks: dict[str, Any] = {"block_sizes": self.sizes, "offset": self.offset}
+        if self.has_ids:
+            blocks = {"block_ids": self.ids()}
+        switches = {"causal": self.causal, "divide_by_shared_levels": self.shared}
+        return {"ranks": RANKS, "window": self.window} | blocks | switches | changes
 
 
-def nested_options(drawn: tuple[int, int, int, int, bool]) -> tuple[int, dict[str, Any]]:
-    """Turn a draw into a length and options: a whole level and two nested finer ones."""
-    length, ratio, finest, offset, causal = drawn
-    sizes = (None, ratio * finest, finest)
-    return length, {"ranks": RANKS, "block_sizes": sizes, "offset": offset, "causal": causal}
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Draw a length and a whole level over nested sizes, or another partition."""
+    ratio, finest = draw(st.integers(1, 4)), draw(st.integers(1, 5))
+    kinds = ("sizes", "sizes", "nested", "parted", "crossing", "gaps", "batch")
+    return Problem(
+        length=draw(st.integers(1, 40)),
+        sizes=(None, ratio * finest, finest),
+        offset=draw(st.integers(0, 9)),
+        kind=draw(st.sampled_from(kinds)),
+        window=draw(st.one_of(st.none(), st.none(), st.integers(0, 12))),
+        causal=draw(st.booleans()),
+        shared=draw(st.booleans()),
+    )
 
 
 class AttentionContract:
@@ -182,6 +92,11 @@ class AttentionContract:
 
     def call(self, inputs: list[Tensor], **options: Any) -> Tensor:
         return mlr_attention(*inputs, backend=self.backend, **options)
+
+    def attend(self, inputs: list[Tensor], **options: Any) -> Tensor:
+        """Call the backend, or the one that serves in its place where it refuses."""
+        refused = self.backend in explain_backend(*inputs, **options).refused
+        return mlr_attention(*inputs, backend="auto" if refused else self.backend, **options)
 
     @pytest.mark.parametrize("name", CASES)
     def test_equals_the_loops(self, name: str) -> None:
@@ -250,41 +165,126 @@ class AttentionContract:
         dense = standard_attention(inputs[0] * columns, *inputs[1:], causal=causal, scale=1.0)
         torch.testing.assert_close(out, dense, rtol=0, atol=1e-12)
 
-    @examples(25)
-    @given(levels, st.data())
-    def test_the_future_changes_nothing_in_the_past(self, drawn: Any, data: st.DataObject) -> None:
-        length, options = nested_options(drawn)
-        cut = data.draw(st.integers(0, length))
-        inputs, _ = make_inputs(length)
+    @examples(15)
+    @given(st.integers(1, 40), st.booleans(), st.integers(-9, 9), st.booleans())
+    def test_equal_block_ids_are_one_dense_score(
+        self, length: int, causal: bool, label: int, each: bool
+    ) -> None:
+        inputs, key_mask = make_inputs(length, masked=True)
+        scales = (0.5, 0.25, 2.0)
+        ids = torch.full((BATCH, 3, length) if each else (3, length), label)
+        options = {"causal": causal, "key_mask": key_mask}
+        out = self.attend(inputs, ranks=RANKS, block_ids=ids, level_scale=scales, **options)
+        columns = torch.tensor(scales, dtype=torch.float64).repeat_interleave(torch.tensor(RANKS))
+        dense = standard_attention(inputs[0] * columns, *inputs[1:], scale=1.0, **options)
+        torch.testing.assert_close(out, dense, rtol=0, atol=1e-12)
+
+    @examples(20)
+    @given(problems(), st.integers(1, 9), st.booleans())
+    def test_block_ids_of_sizes_are_block_sizes(
+        self, problem: Problem, coarsest: int, parted: bool
+    ) -> None:
+        problem = dataclasses.replace(problem, kind="sizes")
+        sizes = (coarsest * (problem.sizes[1] or 1) if parted else None, *problem.sizes[1:])
+        steps = torch.arange(problem.length) + problem.offset
+        ids = torch.stack([steps * 0 if size is None else steps // size for size in sizes])
+        inputs, _ = make_inputs(problem.length)
+        out = self.attend(inputs, **problem.options(block_sizes=sizes))
+        # Labels may be any: here they run backwards, with gaps.
+        options = problem.options(block_ids=7 - 3 * ids)
+        del options["block_sizes"], options["offset"]
+        torch.testing.assert_close(self.attend(inputs, **options), out, rtol=0, atol=1e-12)
+
+    @examples(30)
+    @given(problems(), st.booleans(), st.data())
+    def test_the_last_queries_are_rows_of_the_whole(
+        self, problem: Problem, masked: bool, data: st.DataObject
+    ) -> None:
+        num_queries = data.draw(st.integers(1, problem.length))
+        (q, k, v), key_mask = make_inputs(problem.length, masked=masked)
+        options = problem.options(key_mask=key_mask)
+        whole = self.attend([q, k, v], **options)
+        last = self.attend([q[:, :, -num_queries:], k, v], **options)
+        torch.testing.assert_close(last, whole[:, :, -num_queries:], rtol=0, atol=1e-12)
+
+    @examples(20)
+    @given(problems(), st.integers(1, 40))
+    def test_queries_of_the_same_steps_by_their_block_ids(
+        self, problem: Problem, num_queries: int
+    ) -> None:
+        """A step of another sequence in the blocks of step i attends as step i does."""
+        kind = problem.kind if problem.has_ids else "parted"
+        problem = dataclasses.replace(problem, kind=kind, causal=False, window=None)
+        (q, k, v), _ = make_inputs(problem.length)
+        options, ids = problem.options(), problem.ids()
+        steps = torch.arange(num_queries) * 7 % problem.length
+        other = self.attend([q[:, :, steps], k, v], query_block_ids=ids[..., steps], **options)
+        whole = self.attend([q, k, v], **options)
+        torch.testing.assert_close(other, whole[:, :, steps], rtol=0, atol=1e-12)
+
+    @examples(30)
+    @given(problems(), st.data())
+    def test_the_future_changes_nothing_in_the_past(
+        self, problem: Problem, data: st.DataObject
+    ) -> None:
+        cut = data.draw(st.integers(0, problem.length))
+        inputs, _ = make_inputs(problem.length)
         changed = [torch.cat([x[:, :, :cut], -3 * x[:, :, cut:] - 1], 2) for x in inputs]
-        options |= {"causal": True}
-        before, after = self.call(inputs, **options), self.call(changed, **options)
+        options = problem.options(causal=True)
+        later = dict(options)
+        if problem.has_ids:
+            ids = problem.ids()
+            later["block_ids"] = torch.cat([ids[..., :cut], problem.ids(seed=9)[..., cut:]], -1)
+        before, after = self.attend(inputs, **options), self.attend(changed, **later)
         torch.testing.assert_close(before[:, :, :cut], after[:, :, :cut], rtol=0, atol=1e-12)
 
-    @examples(25)
-    @given(levels, st.integers(1, 12))
-    def test_left_padding_changes_nothing(self, drawn: Any, extra: int) -> None:
-        length, options = nested_options(drawn)
-        inputs, _ = make_inputs(length)
-        # The real steps keep their place in the grid, which begins that much earlier.
-        short = options | {"offset": options["offset"] + extra}
-        filler = [torch.full_like(x[:, :, :1], 7.0).repeat(1, 1, extra, 1) for x in inputs]
-        padded = [torch.cat(pair, 2) for pair in zip(filler, inputs, strict=True)]
-        key_mask = torch.arange(extra + length).expand(3, -1) >= extra
-        out = self.call(padded, key_mask=key_mask, **options)
+    @examples(30)
+    @given(problems(), st.integers(1, 12))
+    def test_left_padding_changes_nothing(self, problem: Problem, extra: int) -> None:
+        inputs, _ = make_inputs(problem.length)
+        padded = short = problem.options()
+        if problem.has_ids:
+            filler = problem.ids()[..., :1].expand(*problem.ids().shape[:-1], extra)
+            padded = padded | {"block_ids": torch.cat([filler, problem.ids()], -1)}
+        else:
+            # The real steps keep their place in the grid, which begins that much earlier.
+            short = short | {"offset": problem.offset + extra}
+        fillers = [torch.full_like(x[:, :, :1], 7.0).repeat(1, 1, extra, 1) for x in inputs]
+        longer = [torch.cat(pair, 2) for pair in zip(fillers, inputs, strict=True)]
+        key_mask = torch.arange(extra + problem.length).expand(BATCH, -1) >= extra
+        out = self.attend(longer, key_mask=key_mask, **padded)
         torch.testing.assert_close(
-            out[:, :, extra:], self.call(inputs, **short), rtol=0, atol=1e-12
+            out[:, :, extra:], self.attend(inputs, **short), rtol=0, atol=1e-12
         )
 
-    @examples(10)
-    @given(levels, st.permutations(range(3)))
-    def test_the_batch_may_be_permuted(self, drawn: Any, order: list[int]) -> None:
-        length, options = nested_options(drawn)
-        inputs, key_mask = make_inputs(length, masked=True)
+    @examples(15)
+    @given(problems(), st.permutations(range(BATCH)))
+    def test_the_batch_may_be_permuted(self, problem: Problem, order: list[int]) -> None:
+        inputs, key_mask = make_inputs(problem.length, masked=True)
         assert key_mask is not None
-        out = self.call(inputs, key_mask=key_mask, **options)
-        moved = self.call([x[order] for x in inputs], key_mask=key_mask[order], **options)
+        options = problem.options()
+        out = self.attend(inputs, key_mask=key_mask, **options)
+        if problem.kind == "batch":
+            options["block_ids"] = options["block_ids"][order]
+        moved = self.attend([x[order] for x in inputs], key_mask=key_mask[order], **options)
         torch.testing.assert_close(out[order], moved, rtol=0, atol=1e-12)
+
+    @examples(15)
+    @given(problems(), st.sampled_from([1, 2]), st.booleans(), st.data())
+    def test_grouped_heads_are_repeated_heads(
+        self, problem: Problem, num_kv_heads: int, masked: bool, data: st.DataObject
+    ) -> None:
+        heads = {"num_heads": 4, "num_kv_heads": num_kv_heads}
+        heads["num_queries"] = data.draw(st.integers(1, problem.length))
+        (q, k, v), key_mask = make_inputs(problem.length, masked=masked, **heads)
+        options = problem.options(key_mask=key_mask)
+        repeated = [x.repeat_interleave(4 // num_kv_heads, 1) for x in (k, v)]
+        torch.testing.assert_close(
+            self.attend([q, k, v], **options),
+            self.attend([q, *repeated], **options),
+            rtol=0,
+            atol=1e-12,
+        )
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     @pytest.mark.parametrize("shared", [False, True])

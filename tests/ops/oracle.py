@@ -9,6 +9,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+Rows = list[list[float]]
+"""The block of each step on each level."""
+
 
 def loop_attention(
     q: Tensor,
@@ -16,58 +19,82 @@ def loop_attention(
     v: Tensor,
     *,
     ranks: Sequence[int],
-    block_sizes: Sequence[int | None],
+    block_sizes: Sequence[int | None] | None = None,
+    block_ids: Tensor | None = None,
+    query_block_ids: Tensor | None = None,
     offset: int = 0,
     causal: bool = False,
     key_mask: Tensor | None = None,
+    window: int | None = None,
     level_scale: str | Sequence[float] = "inverse_rank",
     divide_by_shared_levels: bool = False,
     divide_by_num_levels: bool = False,
     unshared: str = "mask",
     link: str = "softmax",
 ) -> Tensor:
-    """Return the output, (B, H, T, V)."""
-    batch, heads, length, width = q.shape
+    """Return the output, (B, H, T, V); the queries are the last T of the S steps."""
+    batch, heads, num_queries, width = q.shape
+    groups, num_keys = k.shape[1:3]
     rules = {
         "inverse_rank": [1 / r for r in ranks],
         "inverse_sqrt_rank": [r**-0.5 for r in ranks],
         "inverse_sqrt_width": [width**-0.5 for _ in ranks],
     }
     scales = rules[level_scale] if isinstance(level_scale, str) else level_scale
-    rows = []
-    for i in range(length):
-        score = q.new_zeros(batch, heads, length)
-        shared = torch.zeros(length)
-        start = 0
-        for rank, size, scale in zip(ranks, block_sizes, scales, strict=True):
-            size = math.inf if size is None else size
-            members = [j for j in range(length) if (i + offset) // size == (j + offset) // size]
-            here = q[:, :, i, start : start + rank, None]
-            there = k[:, :, members, start : start + rank]
-            score = score.index_add(2, torch.tensor(members), (there @ here)[..., 0] * scale)
-            shared[members] += 1
-            start += rank
-        if divide_by_num_levels:
-            score = score / len(ranks)
-        if divide_by_shared_levels:
-            score = score / torch.where(shared > 0, shared, 1).to(score.dtype)
-        allowed = torch.ones(batch, length, dtype=torch.bool)
-        if key_mask is not None:
-            allowed &= key_mask
-        if causal:
-            allowed[:, i + 1 :] = False
-        if unshared == "mask":
-            allowed &= shared > 0
-        rows.append(_row(score, v, allowed, link))
-    return torch.stack(rows, 2)
+    if divide_by_num_levels:
+        scales = [scale / len(ranks) for scale in scales]
+    reads = [head * groups // heads for head in range(heads)]
+    items = []
+    for item in range(batch):
+        keys = blocks(block_sizes, block_ids, num_keys, offset, item)
+        if query_block_ids is None:
+            queries = [row[num_keys - num_queries :] for row in keys]
+        else:
+            queries = blocks(None, query_block_ids, num_queries, 0, item)
+        rows = []
+        for t in range(num_queries):
+            position = num_keys - num_queries + t
+            score = q.new_zeros(heads, num_keys)
+            count = [0] * num_keys
+            start = 0
+            for lvl, (rank, scale) in enumerate(zip(ranks, scales, strict=True)):
+                if lvl == 0 and window is not None:
+                    members = [j for j in range(num_keys) if abs(position - j) <= window]
+                else:
+                    members = [j for j in range(num_keys) if keys[lvl][j] == queries[lvl][t]]
+                here = q[item, :, t, start : start + rank, None]
+                there = k[item, reads][:, members, start : start + rank]
+                score = score.index_add(
+                    1, torch.tensor(members, dtype=torch.int64), (there @ here)[..., 0] * scale
+                )
+                for j in members:
+                    count[j] += 1
+                start += rank
+            if divide_by_shared_levels:
+                score = score / torch.tensor([max(c, 1) for c in count])
+            allowed = [
+                j
+                for j in range(num_keys)
+                if (key_mask is None or bool(key_mask[item, j]))
+                and (not causal or j <= position)
+                and (unshared == "zero" or count[j] > 0)
+            ]
+            chosen = score[:, allowed]
+            weights = chosen.softmax(-1) if link == "softmax" and allowed else chosen
+            rows.append((weights[:, None] @ v[item, reads][:, allowed])[:, 0])
+        items.append(torch.stack(rows, 1))
+    return torch.stack(items)
 
 
-def _row(score: Tensor, v: Tensor, allowed: Tensor, link: str) -> Tensor:
-    """Weigh the values of one query, item by item of the batch."""
-    outputs = []
-    for item in range(score.shape[0]):
-        keys = allowed[item].nonzero()[:, 0]
-        chosen = score[item][:, keys]
-        weights = chosen.softmax(-1) if link == "softmax" and len(keys) else chosen
-        outputs.append((weights[:, None] @ v[item][:, keys])[:, 0])
-    return torch.stack(outputs)
+def blocks(
+    block_sizes: Sequence[int | None] | None,
+    block_ids: Tensor | None,
+    length: int,
+    offset: int,
+    item: int,
+) -> Rows:
+    """Return the block of each step on each level, for one sequence of the batch."""
+    if block_ids is not None:
+        return (block_ids[item] if block_ids.ndim == 3 else block_ids).tolist()
+    sizes = [math.inf if size is None else size for size in block_sizes]
+    return [[(i + offset) // size for i in range(length)] for size in sizes]

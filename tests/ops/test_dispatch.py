@@ -5,13 +5,23 @@ import torch
 from torch import Tensor
 
 from mlrforecast._core.errors import BackendError
-from mlrforecast.ops import explain_backend, mlr_attention, mlr_scores, standard_attention
+from mlrforecast.ops import (
+    explain_backend,
+    mlr_attention,
+    mlr_scores,
+    mlr_window_attention,
+    standard_attention,
+)
 
 
 def tensors(length: int = 12, width: int = 8, value_width: int = 4, **kwargs: Any) -> list[Tensor]:
     generator = torch.Generator().manual_seed(0)
     widths = (width, width, value_width)
     return [torch.randn(2, 2, length, w, generator=generator).to(**kwargs) for w in widths]
+
+
+IDS = torch.arange(12).expand(3, -1) // 4
+BOTH = {"block_ids": IDS, "query_block_ids": IDS}
 
 
 @pytest.mark.parametrize(
@@ -25,6 +35,18 @@ def tensors(length: int = 12, width: int = 8, value_width: int = 4, **kwargs: An
         ({"backend": "triton"}, "one of auto, expanded, hierarchical, reference; got 'triton'"),
         ({"key_mask": torch.ones(2, 11, dtype=torch.bool)}, r"shape \(B, S\) = \(2, 12\)"),
         ({"key_mask": torch.ones(2, 12)}, "bool tensor"),
+        ({"window": -1}, "`window` must be at least 0, got -1"),
+        ({"block_ids": IDS, "block_sizes": (None, 4, 2)}, "only one"),
+        ({"block_ids": IDS, "offset": 3}, "`offset` has no meaning with `block_ids`, got 3"),
+        ({"block_ids": IDS[:, :11]}, r"shape \(num_levels, S\) = \(3, 12\) .* got \(3, 11\)"),
+        ({"block_ids": IDS.expand(3, 3, 12)}, "one for each of the B=2 sequences, got 3"),
+        ({"query_block_ids": IDS}, "`query_block_ids` .* got them without `block_ids`"),
+        (BOTH | {"window": 2}, "`query_block_ids` .* got them with window=2"),
+        (BOTH | {"causal": True}, "`causal` needs queries and keys of one sequence"),
+        (BOTH | {"query_block_ids": IDS[:, 1:]}, r"\(num_levels, T\) = \(3, 12\) .*\(3, 11\)"),
+        (BOTH | {"query_block_ids": IDS.float()}, r"must be integers .* got torch\.float32"),
+        (BOTH | {"query_block_ids": IDS > 0}, r"must be integers .* got torch\.bool"),
+        (BOTH | {"query_block_ids": IDS.expand(3, 3, 12)}, "`query_block_ids` must hold .*, got 3"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str, own_errors: None) -> None:
@@ -46,6 +68,37 @@ def test_bad_shapes(own_errors: None) -> None:
             attend(q[:, :, :0], k[:, :, :0], v[:, :, :0])
         with pytest.raises(TypeError, match="one floating-point dtype"):
             attend(q, k, v.double())
+
+
+def test_more_queries_than_keys_need_block_ids_of_both(own_errors: None) -> None:
+    q, k, v = tensors()
+    k, v = k[:, :, 1:], v[:, :, 1:]
+    for call in (mlr_attention, explain_backend):
+        with pytest.raises(ValueError, match=r"T <= S, got T=12 and S=11\. .*`query_block_ids`"):
+            call(q, k, v, ranks=(4, 2, 2))
+    with pytest.raises(ValueError, match="T <= S, got T=12 and S=11"):
+        mlr_scores(q, k, ranks=(4, 2, 2))
+    with pytest.raises(ValueError, match="must divide those of `q`, H=2"):
+        mlr_attention(q, *(x[:, [0, 0, 0]] for x in (k, v)), ranks=(4, 2, 2))
+
+
+def test_wrong_types_are_named(own_errors: None) -> None:
+    for options, name in (
+        ({"block_ids": IDS.tolist()}, "block_ids"),
+        ({"block_ids": IDS, "query_block_ids": IDS.tolist()}, "query_block_ids"),
+    ):
+        with pytest.raises(TypeError, match=f"`{name}` must be a torch.Tensor, got a list"):
+            mlr_attention(*tensors(), ranks=(4, 2, 2), **options)
+    for window in (None, 2.0, True):
+        with pytest.raises(TypeError, match=f"`window` must be an integer, got {window}"):
+            mlr_window_attention(*tensors(), ranks=(4, 2, 2), window=window)
+
+
+def test_the_window_is_an_option_of_its_own_op() -> None:
+    options = {"ranks": (4, 2, 2), "causal": True, "divide_by_shared_levels": True}
+    out = mlr_window_attention(*tensors(), window=3, **options)
+    assert torch.equal(out, mlr_attention(*tensors(), window=3, **options))
+    assert not torch.equal(out, mlr_attention(*tensors(), **options))
 
 
 def test_scores_check_the_width() -> None:
@@ -100,6 +153,25 @@ def test_choice_on_the_cpu(length: int, options: dict[str, Any], expected: str) 
     choice = explain_backend(*tensors(length), **({"ranks": (4, 2, 2)} | options))
     assert choice.name == expected
     assert choice.reason
+
+
+@pytest.mark.parametrize(
+    ("num_queries", "expected"), [(512, "hierarchical"), (100, "expanded"), (18, "reference")]
+)
+def test_choice_for_the_last_queries(num_queries: int, expected: str) -> None:
+    q, k, v = tensors(512)
+    choice = explain_backend(q[:, :, -num_queries:], k, v, ranks=(4, 2, 2), causal=True)
+    assert choice.name == expected
+
+
+def test_every_refusal_of_a_partition_is_explained() -> None:
+    """The reasons are those of the call: nothing is said of what a call does not have."""
+    options = {"ranks": (4, 2, 2), "block_ids": torch.arange(12).expand(2, 3, 12) % 5}
+    reason = "it needs blocks on every level, and the coarsest has a window"
+    refused = explain_backend(*tensors(), window=2, **options).refused
+    assert refused == {"expanded": reason, "hierarchical": reason}
+    reason = "it needs one partition for all sequences, and `block_ids` give each its own"
+    assert explain_backend(*tensors(), **options).refused == {"hierarchical": reason}
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference", "expanded", "hierarchical"])
@@ -165,3 +237,25 @@ def test_compiles_as_one_graph(length: int) -> None:
         lambda *x: mlr_attention(*x, **options), backend="aot_eager", fullgraph=True
     )
     torch.testing.assert_close(compiled(q, k, v), mlr_attention(q, k, v, **options))
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("kind", ["shared", "batched", "window", "another sequence"])
+def test_compiles_any_partition_as_one_graph_for_any_length(kind: str) -> None:
+    torch._dynamo.reset()  # every kind counts its own compilations
+
+    def attend(*x: Tensor, **options: Any) -> Tensor:
+        return mlr_attention(*x, ranks=(4, 4), causal=kind in ("shared", "batched"), **options)
+
+    compiled = torch.compile(attend, dynamic=True, fullgraph=True, backend="eager")
+    for length in (9, 150):
+        q, k, v = tensors(length)
+        ids = torch.stack([torch.zeros(length), torch.arange(length) // 3]).long()
+        options = {
+            "shared": {"block_ids": ids},
+            "batched": {"block_ids": ids.expand(2, -1, -1)},
+            "window": {"window": 2},
+            "another sequence": {"block_ids": ids, "query_block_ids": ids[:, :5]},
+        }[kind]
+        q = q[:, :, :5] if kind == "another sequence" else q
+        torch.testing.assert_close(compiled(q, k, v, **options), attend(q, k, v, **options))

@@ -6,10 +6,9 @@ import torch
 
 from mlrforecast._core.errors import BackendError
 from mlrforecast.ops import (
-    block_ids,
+    Levels,
     check_levels,
     explain_backend,
-    is_nested,
     level_scales,
     mlr_attention,
     mlr_scores,
@@ -129,9 +128,9 @@ def test_eight_bit_floats_are_refused(own_errors):
 
 
 def test_levels_that_are_no_sequence_are_named(own_errors):
-    for call in (lambda: is_nested(4), lambda: block_ids(8, 4), lambda: check_levels(8, (2,), 4)):
+    for call in (Levels, check_levels):
         with pytest.raises(TypeError, match="`block_sizes` must be a sequence"):
-            call()
+            call(8, (2,), 4)
     with pytest.raises(TypeError, match="`ranks` must be a sequence"):
         level_scales(4)
     with pytest.raises(ValueError, match=r"`ranks\[1\]` must be at least 1, got 0"):
@@ -151,7 +150,8 @@ def test_offsets_up_to_the_limit_count_and_larger_ones_are_refused(backend):
 
 
 def test_blocks_beyond_int64_cover_everything():
-    assert block_ids(3, (2**63, 2), offset=1).tolist() == [[0, 0, 0], [0, 1, 1]]
+    levels = Levels(3, (1, 1), (2**63, 2), offset=1)
+    assert levels.ids().tolist() == [[0, 0, 0], [0, 1, 1]]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
