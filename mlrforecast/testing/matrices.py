@@ -163,7 +163,7 @@ class StructuredMatrixContract(ABC):
             assert ranks.tolist() == [matrix.rank()] * 2, f"{example}: {ranks}, {matrix.rank()}"
 
     def test_flops_are_those_that_torch_counts(self) -> None:
-        """Multiply-adds of a matrix and a vector are half of what torch counts, if it counts all."""
+        """Multiply-adds of a vector are half of what torch counts, where it counts all."""
         for example in self._examples():
             for heads in ((), (3,)):
                 matrix = self._build(example, _draw(self._specs(example), heads))

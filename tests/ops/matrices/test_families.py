@@ -225,6 +225,21 @@ def test_each_family_is_found_by_name_and_makes_heads(name: str, options: dict[s
     assert matrix.apply(torch.ones(2, 1, 5, 16)).shape == (2, 4, 5, 16)
 
 
+@pytest.mark.compile
+@pytest.mark.parametrize(("name", "options"), SQUARES)
+def test_each_family_is_traced_as_one_graph(name: str, options: dict[str, Any]) -> None:
+    """Built and multiplied inside the function, as in a module's forward."""
+    specs = matrices[name].parameter_specs(12, 12, **options)
+    parameters = {key: torch.ones(2, *spec.shape) for key, spec in specs.items()}
+
+    def product(x: Tensor, parameters: dict[str, Tensor]) -> Tensor:
+        return matrices[name].from_parameters(parameters, **options).apply(x)
+
+    x = torch.arange(60.0).reshape(1, 5, 12)
+    compiled = torch.compile(product, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, parameters), product(x, parameters))
+
+
 def test_the_checks_run_without_pytest_and_can_fail() -> None:
     TestDense().check()
 
