@@ -147,5 +147,7 @@ def _periods_of(
         return numbers, length
     # On the clocks, an hour that comes twice differs only in its distance from UTC.
     behind = index.as_unit("s").asi8 - clocks.as_unit("s").asi8
-    order = np.unique(np.stack([numbers, behind]), axis=1, return_inverse=True)[1]
-    return order.ravel(), length
+    block = np.unique(np.stack([numbers, behind]), axis=1, return_inverse=True)[1].ravel()
+    first = np.full(block.max() + 1, index.asi8.max())
+    np.minimum.at(first, block, index.asi8)
+    return first[block], length

@@ -10,7 +10,7 @@ from jaxtyping import Int, Integer
 from numpy.typing import NDArray
 from torch import Tensor
 
-from mlrforecast.ops._checks import check_tensor, positive, positives
+from mlrforecast.ops._checks import check_tensor, positive
 from mlrforecast.ops.levels._picture import check_row, check_scores, draw_levels
 from mlrforecast.ops.levels.combine import INTEGERS
 from mlrforecast.ops.levels.grid import check_levels, check_offset, whole_where_covering
@@ -100,7 +100,7 @@ class Levels:
                 raise ValueError("Give `block_sizes`, `num_blocks` or `block_ids`, only one.")
             if offset:
                 raise ValueError(f"`offset` has no meaning with `block_ids`, got {offset}.")
-            ranks = positives(ranks, "ranks")
+            ranks, _ = check_levels(length, ranks)
             block_ids = _check_ids(block_ids, len(ranks), positive(length, "length"))
         # The one way to set what is frozen.
         for name, value in (
@@ -371,7 +371,7 @@ def _check_ids(block_ids: Tensor, num_levels: int, length: int) -> Tensor:
     if block_ids.dtype not in INTEGERS:
         raise TypeError(f"`block_ids` must be a tensor of integers, got {block_ids.dtype}.")
     fits = block_ids.ndim in (2, 3) and tuple(block_ids.shape[-2:]) == (num_levels, length)
-    if not fits or not num_levels or not len(block_ids):
+    if not fits or not len(block_ids):
         raise ValueError(
             f"`block_ids` must have the shape (num_levels, S) = {(num_levels, length)} or "
             f"(B, num_levels, S), one row for each rank; got {tuple(block_ids.shape)}."

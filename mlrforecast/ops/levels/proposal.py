@@ -152,14 +152,12 @@ def _rounded(spans: Sequence[int | float], head_width: int, slope: float) -> lis
 def _spend(ranks: list[int], shares: _Shares, budget: float) -> list[int]:
     """Move columns to longer blocks, the longest move first, within the budget and in order."""
     spans, levels = shares.spans, range(len(ranks))
-    by_span = sorted(levels, key=lambda lvl: -spans[lvl])
     longer = [(a, b) for a in levels for b in levels if spans[a] < spans[b]]
     longer.sort(key=lambda pair: spans[pair[0]] - spans[pair[1]])
-    falling = ranks[by_span[0]] >= ranks[by_span[-1]]
 
     def fits(moved: list[int]) -> bool:
-        ordered = [moved[lvl] for lvl in by_span]
-        in_order = ordered == sorted(ordered, reverse=falling)
+        gains = [moved[b] - moved[a] for a, b in longer]
+        in_order = min(gains) >= 0 or max(gains) <= 0
         return in_order and min(moved) > 0 and shares(moved) <= budget
 
     while found := next((m for pair in longer if fits(m := _move(ranks, *pair))), None):

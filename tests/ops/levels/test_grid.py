@@ -1,18 +1,10 @@
+"""Sizes of a grid of blocks: by default, from counts, counted back from the end."""
+
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlrforecast.ops import (
-    block_ids,
-    check_levels,
-    halving_block_sizes,
-    is_nested,
-    level_flops,
-    level_scales,
-    newest_whole_offset,
-    shared_levels,
-)
+from mlrforecast.ops import Levels, check_levels, halving_block_sizes, newest_whole_offset
 
 
 @given(st.integers(1, 5000), st.integers(1, 9))
@@ -20,7 +12,7 @@ def test_halving_blocks_nest_and_cover_any_length(length: int, num_levels: int) 
     sizes = halving_block_sizes(length, num_levels)
     assert len(sizes) == num_levels
     assert sizes[0] is None
-    assert is_nested(sizes)
+    assert Levels(length, (1,) * num_levels, sizes).nested
     for lvl, size in enumerate(sizes[1:], start=1):
         assert size is not None
         assert size * 2**lvl >= length
@@ -48,18 +40,6 @@ def test_newest_whole_offset_of_blocks_that_do_not_nest() -> None:
     assert (100 + offset) % 6 == (100 + offset) % 4 == 0
 
 
-def test_block_ids_and_shared_levels_match_the_definition() -> None:
-    sizes, offset, length = (None, 7, 3), 4, 25
-    ids = block_ids(length, sizes, offset=offset)
-    counts = shared_levels(length, sizes, offset=offset)
-    for i in range(length):
-        blocks = [0, (i + offset) // 7, (i + offset) // 3]
-        assert ids[:, i].tolist() == blocks
-        for j in range(length):
-            others = [0, (j + offset) // 7, (j + offset) // 3]
-            assert counts[i, j] == sum(a == b for a, b in zip(blocks, others, strict=True))
-
-
 @pytest.mark.parametrize(
     ("length", "counts", "sizes"),
     [
@@ -75,7 +55,7 @@ def test_numbers_of_blocks(
 ) -> None:
     _, found = check_levels(length, (1,) * len(counts), num_blocks=counts)
     assert found == sizes
-    ids = block_ids(length, found)
+    ids = Levels(length, (1,) * len(counts), num_blocks=counts).ids()
     assert all(int(level.max()) + 1 <= n for level, n in zip(ids, counts, strict=True))
 
 
@@ -109,43 +89,3 @@ def test_bad_levels(arguments: dict[str, object], message: str) -> None:
 def test_levels_are_integers(ranks: tuple[object, ...], own_errors: None) -> None:
     with pytest.raises(TypeError, match="must be an integer"):
         check_levels(32, ranks)
-
-
-def test_negative_offset() -> None:
-    with pytest.raises(ValueError, match="`offset` must be at least 0, got -1"):
-        block_ids(8, (None, 4), offset=-1)
-
-
-def test_flops_follow_the_published_count() -> None:
-    """Per token, ``H * sum(r * b)``; the eight-level list costs 60 % of standard attention."""
-    ranks = (32, 8, 6, 4, 4, 4, 4, 2)
-    by_hand = 4 * sum(r * 1024 // 2**lvl for lvl, r in enumerate(ranks))
-    assert level_flops(1024, ranks, num_heads=4) == by_hand
-    assert level_flops(10, (3, 1), (40, 4)) == 3 * 10 + 1 * 4
-    assert level_flops(512, (64,), num_heads=8) == 8 * 64 * 512
-
-
-@pytest.mark.parametrize(
-    ("scale", "expected"),
-    [
-        ("inverse_rank", (1 / 9, 1 / 7)),
-        ("inverse_sqrt_rank", (1 / 3, 7**-0.5)),
-        ("inverse_sqrt_width", (0.25, 0.25)),
-        ((2.0, 0.5), (2.0, 0.5)),
-    ],
-)
-@pytest.mark.parametrize("divide", [False, True])
-def test_scales(scale: object, expected: tuple[float, ...], divide: bool) -> None:
-    found = level_scales((9, 7), scale, divide_by_num_levels=divide)
-    assert found == pytest.approx([x / 2 if divide else x for x in expected])
-
-
-@pytest.mark.parametrize("scale", ["inverse", (1.0,), (1.0, 0.0), (1.0, float("nan")), (-1.0, 1.0)])
-def test_bad_scales(scale: object, own_errors: None) -> None:
-    with pytest.raises(ValueError, match="`level_scale` must"):
-        level_scales((4, 2), scale)
-
-
-def test_results_are_made_on_the_device_asked_for() -> None:
-    assert block_ids(4, (None,), device="meta").device.type == "meta"
-    assert shared_levels(4, (2,), device=torch.device("meta")).shape == (4, 4)
