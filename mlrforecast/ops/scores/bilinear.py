@@ -1,7 +1,6 @@
 """Bilinear scores: a matrix per head between the input at the query and that at the key."""
 
-import math
-
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import layer_norm
@@ -10,7 +9,7 @@ from mlrforecast.ops._checks import check_tensor
 from mlrforecast.ops.matrices.base import StructuredMatrix
 from mlrforecast.ops.scores.dot import softmax_scale
 
-__all__ = ["bilinear_keys", "bilinear_scores", "check_context", "check_matrix", "normalised"]
+__all__ = ["bilinear_keys", "bilinear_scores", "check_context", "check_dtype", "normalised"]
 
 
 def bilinear_scores(
@@ -56,7 +55,6 @@ def bilinear_scores(
 
     Examples
     --------
-    >>> import torch
     >>> from mlrforecast.ops import BlockTensorTrain
     >>> matrix = BlockTensorTrain(torch.ones(2, 2, 2, 2), torch.ones(2, 2, 2, 2))
     >>> x = torch.tensor([[[1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 1.0]]])
@@ -67,7 +65,7 @@ def bilinear_scores(
             [2.0000, 8.0000]])
     """
     check_context(x, context)
-    check_matrix(matrix, x.shape[-1])
+    check_matrix(matrix, x)
     heads = matrix.dense().reshape(-1, *matrix.shape)
     keys = normalised(context[:, None] @ heads.transpose(-1, -2), norm_weight)
     return softmax_scale(scale, x.shape[-1]) * (x[:, None] @ keys.transpose(-1, -2))
@@ -102,14 +100,13 @@ def bilinear_keys(
 
     Examples
     --------
-    >>> import torch
     >>> from mlrforecast.ops import BlockTensorTrain
     >>> matrix = BlockTensorTrain(torch.ones(2, 2, 2, 2), torch.ones(2, 2, 2, 2))
     >>> bilinear_keys(torch.ones(1, 3, 4), matrix).shape
     torch.Size([1, 2, 3, 4])
     """
     check_context(context, context)
-    check_matrix(matrix, context.shape[-1])
+    check_matrix(matrix, context)
     batch, length, width = context.shape
     axes = len(matrix.batch_shape)
     keys = matrix.apply(context.reshape(batch, *[1] * axes, length, width))
@@ -142,15 +139,26 @@ def check_context(x: Tensor, context: Tensor) -> None:
         raise ValueError(
             f"`x` and `context` must not be empty, got {tuple(x.shape)}, {tuple(context.shape)}."
         )
+    check_dtype(context, "context", x)
 
 
-def check_matrix(matrix: StructuredMatrix, width: int) -> int:
-    """Return how many heads a matrix has, if it is of the width of the layer input."""
+def check_dtype(weight: Tensor | StructuredMatrix, name: str, x: Tensor) -> None:
+    """Check that a weight has the dtype of the layer input, unless autocast sees to that."""
+    if weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
+        raise TypeError(
+            f"`{name}` must have the dtype of the layer input, {x.dtype}, got {weight.dtype}. "
+            "Cast one of them, or run under torch.autocast."
+        )
+
+
+def check_matrix(matrix: StructuredMatrix, x: Tensor) -> None:
+    """Check that a matrix is of the width of the layer input, with a batch axis for heads."""
     if not isinstance(matrix, StructuredMatrix):
         raise TypeError(f"`matrix` must be a StructuredMatrix, got a {type(matrix).__name__}.")
+    width = x.shape[-1]
     if matrix.shape != (width, width) or not matrix.batch_shape:
         raise ValueError(
             f"`matrix` must be {width} x {width}, as `x` has D={width} columns, with a batch axis "
             f"for the heads; got {matrix.shape} and the batch axes {matrix.batch_shape}."
         )
-    return math.prod(matrix.batch_shape)
+    check_dtype(matrix, "matrix", x)

@@ -7,7 +7,7 @@ from torch import Tensor, einsum
 
 from mlrforecast.ops._checks import check_tensor, entries, positive
 from mlrforecast.ops._layout import expand_heads
-from mlrforecast.ops.scores.bilinear import check_context, normalised
+from mlrforecast.ops.scores.bilinear import check_context, check_dtype, normalised
 from mlrforecast.ops.scores.dot import LogitScale, logit_factor
 
 __all__ = ["bilinear_mlr_features", "bilinear_mlr_scores", "feature_pairs", "level_factors"]
@@ -197,6 +197,7 @@ def _project(x: Tensor, weight: Tensor, num_heads: int, lvl: int) -> Tensor:
             f"The last axis of weight {lvl} must hold at least one column for each of "
             f"{num_heads} heads, and equally many, got {tuple(weight.shape)}."
         )
+    check_dtype(weight, f"weights[{lvl}]", x)
     blocks = x.unflatten(-1, weight.shape[:2])
     features = einsum("btpm,pmhr->bhtrp", blocks, weight.unflatten(-1, (num_heads, -1)))
     return features.flatten(-2)
