@@ -20,17 +20,13 @@ from mlrforecast.ops.attention.stepping import mlr_step_attention
 from mlrforecast.ops.clamp import rms_clamp
 from mlrforecast.ops.levels import (
     Levels,
-    block_ids,
     calendar_block_ids,
     check_levels,
     document_block_ids,
     halving_block_sizes,
-    is_nested,
-    level_flops,
     nested_block_ids,
     newest_whole_offset,
     propose_ranks,
-    shared_levels,
 )
 from mlrforecast.ops.matrices import (
     MLBTC,
@@ -92,7 +88,6 @@ __all__ = [
     "bilinear_mlr_features",
     "bilinear_mlr_scores",
     "bilinear_scores",
-    "block_ids",
     "btt_matrix",
     "calendar_block_ids",
     "check_levels",
@@ -102,8 +97,6 @@ __all__ = [
     "global_window_attention",
     "global_window_scores",
     "halving_block_sizes",
-    "is_nested",
-    "level_flops",
     "level_scales",
     "logit_factor",
     "mlr_attention",
@@ -115,7 +108,6 @@ __all__ = [
     "propose_ranks",
     "rms_clamp",
     "rotate",
-    "shared_levels",
     "sliding_window_attention",
     "standard_attention",
     "window_mask",

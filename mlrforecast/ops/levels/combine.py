@@ -16,7 +16,7 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def nested_block_ids(
-    *block_ids: Integer[Tensor, "*batch _ S"], block_sizes: Sequence[int] = ()
+    *block_ids: Integer[Tensor, "... _ S"], block_sizes: Sequence[int] = ()
 ) -> Int[Tensor, "*batch num_levels S"]:
     """Stack levels coarse to fine and cut every block where a coarser one ends.
 

@@ -2,21 +2,25 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex, TypeAlias
 
+import numpy as np
 import torch
 from jaxtyping import Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mlrforecast.ops._checks import integer, positive, positives
 
 __all__ = ["document_block_ids"]
 
+_Steps: TypeAlias = Sequence[SupportsIndex] | Tensor | NDArray[np.integer[Any]]
+
 
 def document_block_ids(
-    lengths: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    lengths: _Steps | Sequence[_Steps] | None = None,
     *,
-    boundaries: Sequence[int] | Sequence[Sequence[int]] | None = None,
+    boundaries: _Steps | Sequence[_Steps] | None = None,
     length: int | None = None,
     device: torch.device | str | None = None,
 ) -> Int[Tensor, "*batch 1 S"]:

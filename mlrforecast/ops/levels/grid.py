@@ -1,23 +1,18 @@
-"""Levels of a partition: how a sequence is cut into blocks, coarse to fine."""
+"""The sizes of a grid of blocks, coarse to fine."""
 
 import itertools
 import math
 from collections.abc import Sequence
 
-import torch
-from jaxtyping import Int
-from torch import Tensor
-
 from mlrforecast.ops._checks import LARGEST, entries, integer, positive, positives
 
 __all__ = [
-    "block_ids",
     "check_levels",
+    "check_offset",
+    "check_sizes",
     "halving_block_sizes",
-    "is_nested",
-    "level_flops",
     "newest_whole_offset",
-    "shared_levels",
+    "whole_where_covering",
 ]
 
 
@@ -146,176 +141,11 @@ def newest_whole_offset(length: int, block_sizes: Sequence[int | None]) -> int:
     --------
     >>> newest_whole_offset(100, (None, 64, 32))
     28
-    >>> block_ids(10, (4,), offset=newest_whole_offset(10, (4,)))
-    tensor([[0, 0, 1, 1, 1, 1, 2, 2, 2, 2]])
+    >>> newest_whole_offset(10, (4,))  # blocks of 2, 4 and 4 steps
+    2
     """
     finite = [size for size in check_sizes(block_sizes) if size is not None]
     return -positive(length, "length") % math.lcm(*finite)
-
-
-def block_ids(
-    length: int,
-    block_sizes: Sequence[int | None],
-    *,
-    offset: int = 0,
-    device: torch.device | str | None = None,
-) -> Int[Tensor, "num_levels T"]:
-    """Return the number of the block of each position, ``floor((i + offset) / size)``.
-
-    Parameters
-    ----------
-    length : int, at least 1
-        Time steps of the sequence.
-    block_sizes : sequence of int or None
-        Block sizes, coarse to fine; ``None`` gives zeros.
-    offset : int, at least 0, default 0
-        Steps by which the first position lies inside the block grid.
-    device : torch.device or str, optional
-        Where the result is made.
-
-    Returns
-    -------
-    Tensor of shape (num_levels, T), int64
-
-    Raises
-    ------
-    ValueError
-        If ``length`` or a block size is less than 1, the sizes grow, or ``offset`` is negative
-        or above ``2**62``.
-
-    Examples
-    --------
-    >>> block_ids(6, (None, 4, 2), offset=1)
-    tensor([[0, 0, 0, 0, 0, 0],
-            [0, 0, 0, 1, 1, 1],
-            [0, 1, 1, 2, 2, 3]])
-    """
-    sizes = check_sizes(block_sizes)
-    offset = check_offset(offset)
-    steps = torch.arange(positive(length, "length"), device=device)
-    zeros = torch.zeros_like(steps)
-    # A size beyond int64 covers all that can be counted, as the largest int64 does.
-    largest = torch.iinfo(torch.int64).max
-    return torch.stack(
-        [zeros if size is None else (steps + offset) // min(size, largest) for size in sizes]
-    )
-
-
-def shared_levels(
-    length: int,
-    block_sizes: Sequence[int | None],
-    *,
-    offset: int = 0,
-    device: torch.device | str | None = None,
-) -> Int[Tensor, "T T"]:
-    """Count the levels on which two positions lie in the same block.
-
-    Parameters
-    ----------
-    length : int, at least 1
-        Time steps of the sequence.
-    block_sizes : sequence of int or None
-        Block sizes, coarse to fine.
-    offset : int, at least 0, default 0
-        Steps by which the first position lies inside the block grid.
-    device : torch.device or str, optional
-        Where the result is made.
-
-    Returns
-    -------
-    Tensor of shape (T, T), int64
-        Symmetric, the number of levels on the diagonal.
-
-    Raises
-    ------
-    ValueError
-        If ``length`` or a block size is less than 1, the sizes grow, or ``offset`` is negative
-        or above ``2**62``.
-
-    Examples
-    --------
-    >>> shared_levels(4, (None, 2))
-    tensor([[2, 2, 1, 1],
-            [2, 2, 1, 1],
-            [1, 1, 2, 2],
-            [1, 1, 2, 2]])
-    """
-    ids = block_ids(length, block_sizes, offset=offset, device=device)
-    count = torch.zeros(ids.shape[1], ids.shape[1], dtype=torch.int64, device=device)
-    for level in ids:
-        count += level[:, None] == level[None, :]
-    return count
-
-
-def is_nested(block_sizes: Sequence[int | None]) -> bool:
-    """Say whether every block lies inside one block of each coarser level.
-
-    Parameters
-    ----------
-    block_sizes : sequence of int or None
-        Block sizes, coarse to fine.
-
-    Returns
-    -------
-    bool
-        True if each size divides the one before; everything divides ``None``.
-
-    Raises
-    ------
-    ValueError
-        If a block size is less than 1 or the sizes grow.
-
-    Examples
-    --------
-    >>> is_nested((None, 168, 24)), is_nested((None, 168, 36))
-    (True, False)
-    """
-    sizes = check_sizes(block_sizes)
-    pairs = itertools.pairwise(sizes)
-    return all(a is None or (b is not None and a % b == 0) for a, b in pairs)
-
-
-def level_flops(
-    length: int,
-    ranks: Sequence[int],
-    block_sizes: Sequence[int | None] | None = None,
-    *,
-    num_blocks: Sequence[int] | None = None,
-    num_heads: int = 1,
-) -> int:
-    """Count the multiply-adds of the scores per token, in the ``paper`` convention.
-
-    Each level costs its rank times its block size for each head; causality is not exploited, and
-    standard attention of the same width costs ``num_heads * sum(ranks) * length``.
-
-    Parameters
-    ----------
-    length : int, at least 1
-        Time steps of the sequence.
-    ranks, block_sizes, num_blocks
-        The levels, as in :func:`check_levels`.
-    num_heads : int, at least 1, default 1
-        Attention heads.
-
-    Returns
-    -------
-    int
-        Multiply-adds per token, summed over heads and levels.
-
-    Raises
-    ------
-    ValueError
-        If the levels are not valid or ``num_heads`` is less than 1.
-
-    Examples
-    --------
-    >>> level_flops(1024, (32, 8, 6, 4, 4, 4, 4, 2)) / level_flops(1024, (64,))
-    0.600830078125
-    """
-    ranks, sizes = check_levels(length, ranks, block_sizes, num_blocks=num_blocks)
-    spans = (length if size is None else min(size, length) for size in sizes)
-    per_head = sum(rank * span for rank, span in zip(ranks, spans, strict=True))
-    return positive(num_heads, "num_heads") * per_head
 
 
 def check_offset(offset: int) -> int:
