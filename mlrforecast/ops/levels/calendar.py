@@ -142,7 +142,9 @@ def _periods_of(
         ) from error
     # pandas lets a multiple begin at every stamp; here it begins at multiples of itself.
     numbers = found.asi8 // found[0].freq.n
-    length = found[0].end_time - found[0].start_time
+    # That of the first one since 1970, so that the order of periods is no matter of the stamps.
+    one = pd.Period(ordinal=0, freq=found[0].freq)
+    length = one.end_time - one.start_time
     if index.tz is None or length > pd.Timedelta("1h"):
         return numbers, length
     # On the clocks, an hour that comes twice differs only in its distance from UTC.

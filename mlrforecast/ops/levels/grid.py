@@ -164,10 +164,11 @@ def check_offset(offset: int) -> int:
 def whole_where_covering(
     length: int, block_sizes: Sequence[int | None], offset: int
 ) -> tuple[int | None, ...]:
-    """Replace by ``None`` the coarsest block sizes that put all positions into one block.
+    """Replace by ``None`` the coarsest ``block_sizes`` that put all positions into one block.
 
-    A finer level may do so under a coarser one that does not, if their blocks do not nest; it
-    keeps its size, so that the sizes still run coarse to fine.
+    There are ``length`` of them, the first ``offset`` steps inside the grid. A finer level may do
+    so under a coarser one that does not, if their blocks do not nest; it keeps its size, so that
+    the sizes still run coarse to fine.
     """
     covering = itertools.takewhile(
         lambda size: size is None or offset % size + length <= size, block_sizes
@@ -190,7 +191,7 @@ def _sizes_of_counts(length: int, counts: tuple[int, ...]) -> tuple[int | None, 
 
 
 def check_sizes(block_sizes: Sequence[int | None]) -> tuple[int | None, ...]:
-    """Check that sizes are whole numbers of steps, or None, and never grow."""
+    """Return ``block_sizes`` if they are whole numbers of steps, or None, and never grow."""
     sizes = tuple(
         None if size is None else positive(size, f"block_sizes[{lvl}]")
         for lvl, size in enumerate(entries(block_sizes, "block_sizes"))

@@ -159,6 +159,13 @@ def test_bad_values(stamps: object, periods: list[str], message: str) -> None:
         calendar_block_ids(stamps, periods)
 
 
+def test_the_order_of_periods_is_no_matter_of_the_stamps() -> None:
+    for first in ("2024-01-03", "2024-02-03"):
+        assert calendar_block_ids([first], ["month", "30D"]).tolist() == [[0], [0], [0]]
+        with pytest.raises(ValueError, match="coarse to fine"):
+            calendar_block_ids([first], ["30D", "month"])
+
+
 def test_no_level_at_all() -> None:
     assert calendar_block_ids(["2024-01-01"], []).tolist() == [[0]]
     with pytest.raises(ValueError, match="at least one period where `whole` is False"):
