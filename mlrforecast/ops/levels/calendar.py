@@ -143,7 +143,7 @@ def _periods_of(
     # pandas lets a multiple begin at every stamp; here it begins at multiples of itself.
     numbers = found.asi8 // found[0].freq.n
     # That of the first one since 1970, so that the order of periods is no matter of the stamps.
-    one = pd.Period(ordinal=0, freq=found[0].freq)
+    one = pd.Period(ordinal=0, freq=found.freqstr)
     length = one.end_time - one.start_time
     if index.tz is None or length > pd.Timedelta("1h"):
         return numbers, length

@@ -119,6 +119,14 @@ def test_sizes_that_cover_every_position_are_whole() -> None:
     assert not levels.nested
 
 
+def test_blocks_may_nest_without_dividing_each_other() -> None:
+    levels = Levels(8, (1, 1), (6, 4), offset=8)
+    assert levels.starts() == ((0, 4), (0, 4))
+    assert levels.nested
+    assert not Levels(8, (1, 1), (6, 4), offset=7).nested
+    assert not Levels(18, (1, 1), (6, 4), offset=8).nested
+
+
 def test_sizes_and_ids_beyond_int64_and_int32() -> None:
     levels = Levels(3, (1, 1), (2**63, 2), offset=1)
     assert levels.ids().tolist() == [[0, 0, 0], [0, 1, 1]]
