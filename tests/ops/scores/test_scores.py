@@ -228,8 +228,6 @@ def test_any_structured_matrix_is_x_m_x(name: str) -> None:
 def test_logit_factors_meet_at_64_columns() -> None:
     assert logit_factor(64) == logit_factor(64, "mup") == 1 / 8
     assert (logit_factor(16), logit_factor(16, "mup")) == (1 / 4, 1 / 2)
-    with pytest.raises(ValueError, match=r"`logit_scale` must be one of .*, mup; got 'sp'"):
-        logit_factor(16, "sp")
 
 
 X = torch.zeros(2, 5, D)
@@ -262,6 +260,8 @@ THREE_HEADS = [w.float() for w in mlr_weights(3)]
         (lambda: dot_scores(Q, K[:, :, :0]), "must not be empty"),
         (lambda: dot_scores(Q, Q[:, :3]), "G=3, must divide those of `q`, H=4"),
         (lambda: dot_scores(Q, K, scale=float("inf")), "`scale` must be finite, got inf"),
+        (lambda: logit_factor(16, "sp"), "`logit_scale` must be one of .*, mup; got 'sp'"),
+        (lambda: logit_factor(0), "`width` must be at least 1, got 0"),
         (lambda: window_mask(5, 4, window=1), "T must not exceed S; got T=5 and S=4"),
         (lambda: window_mask(4, 4, window=-1), "`window` must be at least 0, got -1"),
         (lambda: global_window_scores(Q, K, ranks=(3, 2)), r"head width R=6, got \(3, 2\)"),
