@@ -123,7 +123,7 @@ def test_blocks_may_nest_without_dividing_each_other() -> None:
     levels = Levels(8, (1, 1), (6, 4), offset=8)
     assert levels.starts() == ((0, 4), (0, 4))
     assert levels.nested
-    assert not Levels(8, (1, 1), (6, 4), offset=7).nested
+    assert not Levels(8, (1, 1), (6, 4), offset=3).nested
     assert not Levels(18, (1, 1), (6, 4), offset=8).nested
 
 
@@ -144,6 +144,8 @@ def test_the_cost_follows_the_published_count() -> None:
     assert Levels(1024, ranks).flops_per_token() / (64 * 1024) == 0.600830078125
     assert Levels(10, (3, 1), (40, 4)).flops_per_token() == 3 * 10 + 1 * 4
     assert Levels(512, (64,)).flops_per_token(num_heads=8) == 8 * 64 * 512
+    # No block is longer than the sequence, even where two of them hold it.
+    assert Levels(10, (3,), (12,), offset=5).flops_per_token() == 3 * 10
 
 
 def test_it_is_frozen_and_keeps_its_own_ids() -> None:
