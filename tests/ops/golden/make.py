@@ -27,6 +27,18 @@ CASES: dict[str, dict[str, Any]] = {
         "divide_by_num_levels": True,
         "masked": True,
     },
+    "ragged": {
+        "ranks": (2, 1, 1),
+        "block_ids": torch.tensor(
+            [
+                [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+                [5, 5, 5, 5, 2, 2, 2, 2, 2, 2, 2],
+                [0, 9, 9, 9, 1, 1, 4, 4, 4, 4, 3],
+            ]
+        ),
+        "causal": True,
+        "divide_by_shared_levels": True,
+    },
     "no-whole-level": {"ranks": (3, 1), "block_sizes": (6, 3), "level_scale": "inverse_sqrt_width"},
 }
 LENGTH, WIDTH, VALUE_WIDTH = 11, 4, 2
