@@ -39,9 +39,10 @@ class LevelPairs:
         """Whether every pair is known to share a level; False may mean that nobody looked."""
         if self.window is not None:
             return False
-        # A graph must not depend on what is in a tensor.
-        given = self.levels.block_sizes is None
-        return self.levels.whole if not (given and torch.compiler.is_compiling()) else False
+        if self.levels.block_sizes is None and torch.compiler.is_compiling():
+            # A graph must not depend on what is in a tensor.
+            return False
+        return self.levels.whole
 
     def ids(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """Return the blocks of the queries and those of the keys: (num_levels, T) and (..., S)."""
