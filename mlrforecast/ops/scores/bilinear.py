@@ -114,7 +114,7 @@ def bilinear_keys(
 
 
 def normalised(features: Tensor, weight: Tensor | None) -> Tensor:
-    """Apply a LayerNorm without bias over the last axis, if there is a weight for it."""
+    """Apply a LayerNorm without bias to the rows of ``features``, unless ``weight`` is None."""
     if weight is None:
         return features
     check_tensor(weight, "norm weight")
@@ -127,7 +127,7 @@ def normalised(features: Tensor, weight: Tensor | None) -> Tensor:
 
 
 def check_context(x: Tensor, context: Tensor) -> None:
-    """Check that two sequences of layer inputs can be compared."""
+    """Check that layer inputs ``x`` (B, T, D) and ``context`` (B, S, D) can be compared."""
     for name, sequence in (("x", x), ("context", context)):
         check_tensor(sequence, name)
     if not x.ndim == context.ndim == 3 or x.shape[::2] != context.shape[::2]:
@@ -143,7 +143,7 @@ def check_context(x: Tensor, context: Tensor) -> None:
 
 
 def check_dtype(weight: Tensor | StructuredMatrix, name: str, x: Tensor) -> None:
-    """Check that a weight has the dtype of the layer input, unless autocast sees to that."""
+    """Check that ``weight``, called ``name``, has the dtype of ``x``, unless under autocast."""
     if weight.dtype != x.dtype and not torch.is_autocast_enabled(x.device.type):
         raise TypeError(
             f"`{name}` must have the dtype of the layer input, {x.dtype}, got {weight.dtype}. "
@@ -152,7 +152,7 @@ def check_dtype(weight: Tensor | StructuredMatrix, name: str, x: Tensor) -> None
 
 
 def check_matrix(matrix: StructuredMatrix, x: Tensor) -> None:
-    """Check that a matrix is of the width of the layer input, with a batch axis for heads."""
+    """Check that ``matrix`` is of the width of ``x``, with a batch axis for heads."""
     if not isinstance(matrix, StructuredMatrix):
         raise TypeError(f"`matrix` must be a StructuredMatrix, got a {type(matrix).__name__}.")
     width = x.shape[-1]

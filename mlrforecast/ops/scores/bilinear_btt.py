@@ -133,7 +133,7 @@ def btt_matrix(
 
 
 def btt_factor(width: int, logit_scale: LogitScale) -> float:
-    """Return the factor of the scores of ``width`` columns, ``1 / sqrt(D)`` or ``1 / D``."""
+    """Return the factor of scores of ``width`` columns by ``logit_scale``: 1 / sqrt(D) or 1 / D."""
     check_choice(logit_scale, "logit_scale", ("inverse_sqrt_width", "mup"))
     return 1 / width if logit_scale == "mup" else 1 / math.sqrt(width)
 

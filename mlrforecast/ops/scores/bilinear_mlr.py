@@ -156,7 +156,10 @@ def bilinear_mlr_features(
 def level_factors(
     columns: Sequence[int], logit_scale: LogitScale, *, divide_by_num_levels: bool
 ) -> tuple[float, ...]:
-    """Return the factor of each level's dot product of ``columns[lvl]`` features."""
+    """Return the factor of each level's dot product of ``columns[lvl]`` features.
+
+    ``logit_scale`` and ``divide_by_num_levels`` are those of :func:`bilinear_mlr_scores`.
+    """
     divisor = len(columns) if divide_by_num_levels else 1
     return tuple(logit_factor(width, logit_scale) / divisor for width in columns)
 
@@ -172,7 +175,15 @@ def feature_pairs(
     k_norms: Sequence[Tensor] | None,
     factors: tuple[LogitScale, bool],
 ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...], tuple[float, ...]]:
-    """Return the features of queries and keys on each level, and the level's factor."""
+    """Return the features of queries and keys on each level, and the level's factor.
+
+    Parameters
+    ----------
+    x, context, q_weights, k_weights, num_heads, q_norms, k_norms
+        As in :func:`bilinear_mlr_scores`.
+    factors : tuple of str and bool
+        Its ``logit_scale`` and ``divide_by_num_levels``.
+    """
     check_context(x, context)
     q_weights, k_weights = entries(q_weights, "q_weights"), entries(k_weights, "k_weights")
     q_levels = bilinear_mlr_features(x, q_weights, num_heads=num_heads, norms=q_norms)

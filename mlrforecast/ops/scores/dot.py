@@ -85,7 +85,7 @@ def dot_scores(
 
 
 def softmax_scale(scale: float | None, width: int, name: str = "scale") -> float:
-    """Return the factor of dot products of ``width`` columns, ``1 / sqrt(width)`` by default."""
+    """Return ``scale``, in messages ``name``; where it is None, that of ``width`` columns."""
     if scale is None:
         return logit_factor(width)
     value = number(scale, name)
@@ -95,7 +95,7 @@ def softmax_scale(scale: float | None, width: int, name: str = "scale") -> float
 
 
 def check_qk(q: Tensor, k: Tensor) -> None:
-    """Check that queries (B, H, T, R) and keys (B, G, S, R) can be compared."""
+    """Check that queries ``q`` (B, H, T, R) and keys ``k`` (B, G, S, R) can be compared."""
     for name, x in (("q", q), ("k", k)):
         check_tensor(x, name)
     if not q.ndim == k.ndim == 4 or (q.shape[0], q.shape[3]) != (k.shape[0], k.shape[3]):

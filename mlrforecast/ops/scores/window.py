@@ -112,7 +112,10 @@ def global_window_scores(
 
 
 def check_window(window: int, num_queries: int, num_keys: int) -> int:
-    """Return ``window`` if it is a distance between steps of one sequence."""
+    """Return ``window`` if it is a distance between steps of one sequence.
+
+    There may be no more queries, ``num_queries``, than keys, ``num_keys``.
+    """
     value = integer(window, "window")
     if value < 0:
         raise ValueError(f"`window` must be at least 0, got {value}.")
@@ -125,7 +128,7 @@ def check_window(window: int, num_queries: int, num_keys: int) -> int:
 
 
 def check_parts(ranks: Sequence[int], width: int) -> list[int]:
-    """Return the columns of the global and the local score if they fill the head width."""
+    """Return ``ranks``, the columns of the two scores, if they fill a head of ``width`` columns."""
     parts = [positive(rank, f"ranks[{part}]") for part, rank in enumerate(entries(ranks, "ranks"))]
     if len(parts) != 2 or sum(parts) != width:
         raise ValueError(
@@ -136,7 +139,7 @@ def check_parts(ranks: Sequence[int], width: int) -> list[int]:
 
 
 def part_scales(parts: Sequence[int], scales: Sequence[float] | None) -> tuple[float, float]:
-    """Return the factors of the global and the local score."""
+    """Return ``scales``, or the default factors of two scores of ``parts`` columns."""
     given = (None, None) if scales is None else entries(scales, "scales")
     if len(given) != 2:
         raise ValueError(f"`scales` must hold two numbers, got {tuple(given)}.")

@@ -20,6 +20,8 @@ BATCH, NUM_HEADS, NUM_KV_HEADS, VALUE_WIDTH = 3, 4, 2, 3
 CASES = {
     "T1": (1, 1, False, False),
     "T1-causal-masked": (1, 1, True, True),
+    "T2-causal": (2, 2, True, False),
+    "T2-of-7-causal": (2, 7, True, True),
     "T7": (7, 7, False, True),
     "T7-causal": (7, 7, True, False),
     "T1-of-7-causal": (1, 7, True, True),
