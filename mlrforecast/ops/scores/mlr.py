@@ -167,14 +167,33 @@ def mlr_scores(
 
 
 def scores_of_pairs(
-    q: Tensor,
-    k: Tensor,
+    q: Float[Tensor, "B H T R"],
+    k: Float[Tensor, "B G S R"],
     pairs: LevelPairs,
     scales: Sequence[float],
     *,
     divide_by_shared_levels: bool,
-) -> Tensor:
-    """Score checked queries and keys, (B, H, T, S), with one factor for each level."""
+) -> Float[Tensor, "B H T S"]:
+    """Score queries and keys whose levels have been checked.
+
+    Parameters
+    ----------
+    q : Tensor of shape (B, H, T, R)
+        Queries.
+    k : Tensor of shape (B, G, S, R)
+        Keys.
+    pairs : LevelPairs
+        The pairs that each level counts for.
+    scales : sequence of float, one per level
+        Factor of each level.
+    divide_by_shared_levels : bool
+        Whether a score is divided by the number of levels that count for the pair.
+
+    Returns
+    -------
+    Tensor of shape (B, H, T, S)
+        Scores before mask and softmax, in the dtype of ``q``.
+    """
     k = expand_heads(k, q.shape[1])
     scores = q.new_zeros(*q.shape[:-1], k.shape[2])
     count = torch.zeros((), dtype=torch.int64, device=q.device)
