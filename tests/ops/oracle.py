@@ -54,22 +54,14 @@ def loop_attention(
         rows = []
         for t in range(num_queries):
             position = num_keys - num_queries + t
-            score = q.new_zeros(heads, num_keys)
-            count = [0] * num_keys
-            start = 0
-            for lvl, (rank, scale) in enumerate(zip(ranks, scales, strict=True)):
+            met = []
+            for lvl in range(len(ranks)):
                 if lvl == 0 and window is not None:
-                    members = [j for j in range(num_keys) if abs(position - j) <= window]
+                    met.append([j for j in range(num_keys) if abs(position - j) <= window])
                 else:
-                    members = [j for j in range(num_keys) if keys[lvl][j] == queries[lvl][t]]
-                here = q[item, :, t, start : start + rank, None]
-                there = k[item, reads][:, members, start : start + rank]
-                score = score.index_add(
-                    1, torch.tensor(members, dtype=torch.int64), (there @ here)[..., 0] * scale
-                )
-                for j in members:
-                    count[j] += 1
-                start += rank
+                    met.append([j for j in range(num_keys) if keys[lvl][j] == queries[lvl][t]])
+            count = [sum(j in members for members in met) for j in range(num_keys)]
+            score = row_scores(q[item, :, t], k[item, reads], ranks, scales, met)
             if divide_by_shared_levels:
                 score = score / torch.tensor([max(c, 1) for c in count])
             allowed = [
@@ -84,6 +76,24 @@ def loop_attention(
             rows.append((weights[:, None] @ v[item, reads][:, allowed])[:, 0])
         items.append(torch.stack(rows, 1))
     return torch.stack(items)
+
+
+def row_scores(
+    q: Tensor,
+    k: Tensor,
+    ranks: Sequence[int],
+    scales: Sequence[float],
+    met: Sequence[Sequence[int]],
+) -> Tensor:
+    """Score one query, (H, R), against the keys that it meets on each level of (H, S, R)."""
+    score = q.new_zeros(k.shape[:2])
+    start = 0
+    for rank, scale, members in zip(ranks, scales, met, strict=True):
+        columns = slice(start, start + rank)
+        products = (k[:, members, columns] @ q[:, columns, None])[..., 0]
+        score = score.index_add(1, torch.tensor(members, dtype=torch.int64), products * scale)
+        start += rank
+    return score
 
 
 def blocks(
