@@ -23,11 +23,15 @@ from mlrforecast.benchmark._splits import (
 )
 from mlrforecast.data import load_dataset
 from mlrforecast.estimators import MLRForecaster
+from mlrforecast.nn import attentions, option_names
 
 MODEL = "MLRForecaster"
 # Every run sets these itself; they are columns of the result or change no number.
 SET_BY_RUN = ("attention", "prediction_length", "progress", "seed")
 _NOT_HASHED = (*SET_BY_RUN, "accelerator", "checkpoint_dir")
+# Parameters that are younger than the committed results. At these values they change no number,
+# so they must change no hash: the runs on file would be repeated.
+_ADDED = {"attention_options": None, "parametrization": "standard", "positions": "learned"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,19 @@ def load_task(task: Task) -> tuple[pd.DataFrame, list[Split]]:
             f"{list(dataset.target_columns)}, got {task.target!r}."
         )
     return dataset.targets[[task.target]], splits
+
+
+def scores_of(attention: str) -> list[str]:
+    """Return the names in an entry of ``attention``: one, or one a layer with ``+`` between."""
+    return attention.split("+")
+
+
+def score_options(options: Mapping[str, object]) -> list[str]:
+    """Return the options that some scores have and others have not, by name."""
+    nested = options.get("attention_options")
+    given = [*options, *(nested if isinstance(nested, Mapping) else ())]
+    known = {option for name in attentions for option in option_names(attentions[name])}
+    return [option for option in given if option in known]
 
 
 def run_key(task: Task, run: Run) -> Row:
@@ -120,17 +137,38 @@ def _hash(task: Task, run: Run) -> str:
         return config_hash({"model": run.model})
     settings = _forecaster(task, run).get_params(deep=False)
     return config_hash(
-        {name: value for name, value in settings.items() if name not in _NOT_HASHED}
+        {name: value for name, value in settings.items() if _is_hashed(name, value)}
         | {"model": run.model}
     )
 
 
+def _is_hashed(name: str, value: object) -> bool:
+    return name not in _NOT_HASHED and not (name in _ADDED and value == _ADDED[name])
+
+
 def _forecaster(task: Task, run: Run) -> MLRForecaster:
-    settings: dict[str, object] = {"attention": run.attention, "seed": run.seed, "progress": False}
+    scores = scores_of(run.attention)
+    settings: dict[str, object] = {
+        "attention": scores[0] if len(scores) == 1 else tuple(scores),
+        "seed": run.seed,
+        "progress": False,
+    }
+    options = _options_for(scores, task.options)
     try:
-        return MLRForecaster(run.horizon, **(dict(task.options) | settings))  # type: ignore[arg-type]
+        return MLRForecaster(run.horizon, **(options | settings))  # type: ignore[arg-type]
     except TypeError as error:
         raise ValueError(f"`options` must hold arguments of MLRForecaster only: {error}") from error
+
+
+def _options_for(scores: Sequence[str], options: Mapping[str, object]) -> dict[str, object]:
+    """Leave out what these scores do not have: it is meant for another that is compared."""
+    have = {option for name in scores for option in option_names(attentions[name])}
+    left_out = set(score_options(options)) - have
+    kept = {name: value for name, value in options.items() if name not in left_out}
+    if isinstance(nested := kept.get("attention_options"), Mapping):
+        rest = {name: value for name, value in nested.items() if name not in left_out}
+        kept["attention_options"] = rest or None
+    return kept
 
 
 def _run_floor(scaled: pd.DataFrame, run: Run) -> Row:

@@ -31,9 +31,11 @@ from mlrforecast.benchmark._runs import (
     limit_threads,
     load_task,
     run_key,
+    score_options,
+    scores_of,
 )
 from mlrforecast.benchmark._splits import Split, num_windows
-from mlrforecast.nn import attentions
+from mlrforecast.nn import attentions, option_names
 
 __all__ = ["EttConfig", "run_ett"]
 
@@ -49,7 +51,8 @@ class EttConfig:
     horizons : tuple of int, default (96, 192, 336, 720)
         Forecast lengths, one fit each.
     attention : tuple of str, default ("mlr", "standard")
-        Attentions to compare.
+        Attentions to compare, by name; the layers of a mix are joined by ``+``, as in
+        ``"standard+sliding_window"``.
     seeds : int, default 3
         Fits of each setting, with the seeds 0, 1, ...
     target : str, optional
@@ -59,13 +62,15 @@ class EttConfig:
     root : path, optional
         Folder to look for the data set in.
     options : mapping of str to object, optional
-        Further arguments of ``MLRForecaster``, e.g. ``{"max_steps": 500}``.
+        Further arguments of ``MLRForecaster``, e.g. ``{"max_steps": 500}``. Options of the
+        attention, such as ``ranks`` or those in ``attention_options``, go to the attentions that
+        have them.
 
     Raises
     ------
     ValueError
-        If a list is empty or repeats itself, a number is below 1, an attention is unknown, or an
-        option is one that each run sets itself.
+        If a list is empty or repeats itself, a number is below 1, an attention is unknown, an
+        option is one that each run sets itself, or one that no attention has.
 
     Examples
     --------
@@ -96,10 +101,17 @@ class EttConfig:
         for name, number in (("seeds", self.seeds), ("horizons", min(self.horizons))):
             if number < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {number}.")
-        if unknown := [name for name in self.attention if name not in attentions]:
+        names = [name for entry in self.attention for name in scores_of(entry)]
+        if unknown := [name for name in names if name not in attentions]:
             raise ValueError(f"`attention` must hold names of {list(attentions)}, got {unknown}.")
         if taken := sorted(set(SET_BY_RUN) & set(self.options)):
             raise ValueError(f"`options` must not hold {taken}: each run sets them itself.")
+        have = {option for name in names for option in option_names(attentions[name])}
+        if idle := [option for option in score_options(self.options) if option not in have]:
+            raise ValueError(
+                f"`options` must be options of an attention that is compared; none of "
+                f"{list(self.attention)} has {idle}."
+            )
 
 
 def run_ett(

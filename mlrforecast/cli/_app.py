@@ -108,7 +108,12 @@ def benchmark() -> None:
     "--horizons", type=_Words(int), default="96,192,336,720", show_default=True, help="In steps."
 )
 @click.option(
-    "--attention", type=_Words(str), default="mlr,standard", show_default=True, help="To compare."
+    "--attention",
+    type=_Words(str),
+    default="mlr,standard",
+    show_default=True,
+    help="To compare: bilinear, bilinear_btt, bilinear_mlr, global_window, mlr, mlr_window, "
+    "sliding_window, standard; or a mix of layers, e.g. standard+sliding_window.",
 )
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Fits of each.")
 @click.option("--target", metavar="COLUMN", help="Forecast this column alone.")

@@ -162,9 +162,16 @@ def _write_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
 
 def _read_parameters(fields: dict[str, Any]) -> dict[str, Any]:
     """Undo :func:`_write_parameters`; sequences become tuples."""
-    parameters = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-    }
+    parameters: dict[str, Any] = _with_tuples(fields)
     if isinstance(limit := parameters.get("max_time"), dict):
         parameters["max_time"] = timedelta(seconds=limit["seconds"])
     return parameters
+
+
+def _with_tuples(value: Any) -> Any:
+    """Return a value of JSON with tuples for its lists."""
+    if isinstance(value, list):
+        return tuple(map(_with_tuples, value))
+    if isinstance(value, dict):
+        return {name: _with_tuples(entry) for name, entry in value.items()}
+    return value

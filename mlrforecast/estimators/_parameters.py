@@ -1,9 +1,10 @@
 """What the parameters of the estimator may be, and what they become."""
 
 import dataclasses
+from collections.abc import Mapping
 from datetime import timedelta
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -11,8 +12,7 @@ from torch import nn
 
 from mlrforecast.estimators import _rules
 from mlrforecast.models import EncoderConfig
-from mlrforecast.nn import attentions
-from mlrforecast.training import TrainingOptions
+from mlrforecast.training import Parametrization, TrainingOptions
 
 if TYPE_CHECKING:
     from mlrforecast.estimators.forecaster import MLRForecaster
@@ -22,9 +22,12 @@ MAX_SECONDS = 10**9
 CONSTRAINTS: dict[str, list[Any]] = {
     "prediction_length": [Interval(Integral, 1, None, closed="left")],
     "context_length": [None, Interval(Integral, 1, None, closed="left")],
-    "attention": [StrOptions(set(attentions))],
+    # Not the names: scores can be registered later. The configuration checks them.
+    "attention": [str, tuple, list],
     "ranks": [None, tuple, list],
     "block_sizes": [None, tuple, list],
+    "attention_options": [None, Mapping],
+    "positions": [StrOptions({"learned", "rotary", "none"})],
     "patch_length": [None, Interval(Integral, 1, None, closed="left")],
     "patch_stride": [None, Interval(Integral, 1, None, closed="left")],
     "width": [Interval(Integral, 1, None, closed="left")],
@@ -41,6 +44,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "batch_size": [Interval(Integral, 1, None, closed="left")],
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
     "weight_decay": [Interval(Real, 0, None, closed="left")],
+    "parametrization": [StrOptions(set(get_args(Parametrization)))],
     "early_stopping": ["boolean"],
     "patience": [Interval(Integral, 1, None, closed="left")],
     "max_time": [None, timedelta, Interval(Real, 0, MAX_SECONDS, closed="right")],
@@ -64,18 +68,21 @@ def plain_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Turn numpy scalars into those of Python, and arrays and lists into tuples."""
+    """Turn numpy scalars into those of Python, arrays and lists into tuples, also in mappings."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (np.ndarray, list, tuple)):
         return tuple(_plain(entry) for entry in value)
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
     return value
 
 
 def check_without_data(parameters: dict[str, Any]) -> None:
     """Build what the parameters describe, for series that are long enough for any context."""
     longest = parameters["prediction_length"] + 4 * _rules.MAX_CONTEXT
-    _rules.build_skeleton(to_config(parameters, longest), parameters["backbone"])
+    model = _rules.build_skeleton(to_config(parameters, longest), parameters["backbone"])
+    _rules.check_parametrization(model, parameters["parametrization"])
 
 
 def check_agreement(parameters: dict[str, Any], config: EncoderConfig) -> None:

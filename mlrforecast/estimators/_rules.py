@@ -12,6 +12,7 @@ from torch import nn
 from mlrforecast._core.errors import DataError
 from mlrforecast.data import Panel, Series, WindowStore
 from mlrforecast.models import EncoderConfig, EncoderForecaster
+from mlrforecast.nn import initialise_mup, mup_table
 
 MAX_CONTEXT = 336
 NUM_TOKENS = 20
@@ -102,6 +103,22 @@ def build_model(config: EncoderConfig, backbone: nn.Module | None) -> EncoderFor
             f"`backbone` must return tokens of the shape that it is given, {shape}, got {found}."
         )
     return model
+
+
+def check_parametrization(model: EncoderForecaster, parametrization: str) -> None:
+    """Raise a ValueError if muP does not know a parameter of a model, which one's own may have."""
+    if parametrization != "mup":
+        return
+    try:
+        mup_table(model, learning_rate=1.0)
+    except ValueError as error:
+        raise ValueError(f"`parametrization`='mup' does not fit `backbone`: {error}") from error
+
+
+def start(model: EncoderForecaster, parametrization: str) -> None:
+    """Give a model the first weights of its parametrisation, those of torch being there."""
+    if parametrization == "mup":
+        initialise_mup(model, generator=torch.default_generator)
 
 
 def split_validation(

@@ -1,6 +1,6 @@
 """The estimator: frames in, forecasts out, on the scikit-learn contract."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -41,14 +41,25 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
     context_length : int, optional
         Steps that a forecast reads. Default: a quarter of the longest series, at most 336, in
         whole patches.
-    attention : {"mlr", "standard"}
-        Score of the attention layers.
+    attention : str or sequence of str
+        Score of the attention layers: ``"mlr"``, ``"standard"``, ``"mlr_window"``,
+        ``"sliding_window"``, ``"global_window"``, ``"bilinear"``, ``"bilinear_mlr"`` or
+        ``"bilinear_btt"``. Or a pattern of them that is repeated over the layers, such as
+        ``("standard", "sliding_window")``.
     ranks : tuple of int, optional
         Columns of each level of MLR attention, coarse to fine; they sum to
-        ``width // num_heads``. Default: half of them, a quarter, a quarter.
+        ``width // num_heads``. Default: half of them, a quarter, a quarter. What they are to
+        ``"bilinear_mlr"`` and ``"global_window"`` stands with their classes in
+        ``mlrforecast.nn``.
     block_sizes : tuple of int or None, optional
         Block length of each level in tokens, coarse to fine, None for all tokens. Default: each
         level halves the blocks of the one before.
+    attention_options : mapping of str to object, optional
+        Further keyword arguments of :class:`mlrforecast.nn.StructuredAttention`, those of the
+        score included, such as ``{"window": 8}`` (in tokens), ``{"num_kv_heads": 1}`` or
+        ``{"qk_norm": True}``. In a pattern, each layer takes those that its score has.
+    positions : {"learned", "rotary", "none"}
+        How a token knows its place. The head knows it in any case, and so do blocks and windows.
     patch_length : int, optional
         Steps of a token; 1 gives the point tokens of the paper. Default: what cuts the context
         into about 20 tokens, at most 16.
@@ -69,7 +80,8 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
     backbone : Module, optional
         Any encoder called as ``backbone(tokens, key_mask)`` with tokens of shape (B, N, D) in
         and out, ``D`` being ``width``, and ``key_mask`` of shape (B, N) or None. It is copied;
-        ``attention``, ``num_heads``, ``num_layers`` and ``hidden_width`` then have no effect.
+        ``attention`` and its options, ``num_heads``, ``num_layers`` and ``hidden_width`` then
+        have no effect.
     max_steps : int, optional
         Optimiser steps. Default: 2.5 times the square root of the number of windows, from 100 to
         2000.
@@ -77,6 +89,11 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         Windows of one series in each step.
     learning_rate, weight_decay : float
         Of AdamW. The rate rises over the first tenth of the steps, then falls to zero.
+    parametrization : {"standard", "mup"}
+        One learning rate for all parameters, or the start and the rates of muP (maximal update
+        parametrisation), so that a rate found for a small network fits a large one:
+        ``learning_rate`` is then that of a network of width 768, and a matrix that reads ``n``
+        numbers has ``768 / n`` times as much. The weights of a ``backbone`` are started anew too.
     early_stopping : bool
         Whether to hold back the newest tenth of each series (at least ``prediction_length``
         steps), stop when its loss no longer falls, and keep the best weights.
@@ -129,9 +146,11 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         prediction_length: int,
         *,
         context_length: int | None = None,
-        attention: str = "mlr",
+        attention: str | Sequence[str] = "mlr",
         ranks: Sequence[int] | None = None,
         block_sizes: Sequence[int | None] | None = None,
+        attention_options: Mapping[str, Any] | None = None,
+        positions: str = "learned",
         patch_length: int | None = None,
         patch_stride: int | None = None,
         width: int = 32,
@@ -148,6 +167,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         batch_size: int = 256,
         learning_rate: float = 1e-3,
         weight_decay: float = 0.0,
+        parametrization: str = "standard",
         early_stopping: bool = False,
         patience: int = 5,
         max_time: timedelta | float | None = None,
@@ -160,6 +180,8 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         self.attention = attention
         self.ranks = ranks
         self.block_sizes = block_sizes
+        self.attention_options = attention_options
+        self.positions = positions
         self.patch_length = patch_length
         self.patch_stride = patch_stride
         self.width = width
@@ -176,6 +198,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.parametrization = parametrization
         self.early_stopping = early_stopping
         self.patience = patience
         self.max_time = max_time
@@ -229,6 +252,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
             )
             store = _rules.window_store(training, config)
             model = _rules.build_model(config, self.backbone)
+            _rules.start(model, parameters["parametrization"])
             self.num_steps_ = train(
                 model,
                 store,

@@ -3,25 +3,20 @@
 import dataclasses
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
-from mlrforecast.nn import Encoder, LearnedPositions, attention_of_layers, attentions
+from mlrforecast.nn import Encoder, LearnedPositions, attentions, option_names
+from mlrforecast.nn.block import COMMON_OPTIONS
 
 Positions: TypeAlias = Literal["learned", "rotary", "none"]
 
+_SET_BY_MODEL = {"context_length": "the lengths of the model", "rotary": "`positions`"}
+"""Options of attention that a configuration sets itself, and by what."""
+
 # Not typing.Self, which the run-time shape checker of the tests cannot read on a method.
 _Config = TypeVar("_Config", bound="ModelConfig")
-
-_SET_BY_FIELDS = {
-    "block_sizes": "`block_sizes`",
-    "context_length": "the sequence lengths",
-    "qk_norm": "`qk_norm`",
-    "ranks": "`ranks`",
-    "rotary": "`positions`",
-}
-"""Options of attention that a configuration has as fields."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,37 +70,51 @@ class EncoderFields(ModelConfig):
     block_sizes: tuple[int | None, ...] | None = None
     attention_options: Mapping[str, Any] | None = None
     positions: Positions = "learned"
-    qk_norm: bool = False
-    bias: bool = True
     dropout: float = 0.0
+
+    flat_options: ClassVar[tuple[str, ...]] = ("ranks", "block_sizes")
+    """Options of attention that are fields."""
 
     def __post_init__(self) -> None:
         for name in ("width", "num_heads", "num_layers"):
             self._set(name, count(name, getattr(self, name)))
         if self.hidden_width is not None:
             self._set("hidden_width", count("hidden_width", self.hidden_width))
-        self._set("attention", attention_names(self.attention))
+        self._set("attention", attention_names(self.attention, self.num_layers))
         if self.ranks is not None:
             self._set("ranks", tuple(count("ranks", rank) for rank in self.ranks))
         if self.block_sizes is not None:
             sizes = (None if n is None else count("block_sizes", n) for n in self.block_sizes)
             self._set("block_sizes", tuple(sizes))
         if self.attention_options is not None:
-            self._set("attention_options", options("attention_options", self.attention_options))
+            self._set("attention_options", options(self.attention_options, self.flat_options))
         choice("positions", self.positions, get_args(Positions))
-        for name in ("qk_norm", "bias"):
-            switch(name, getattr(self, name))
         self._set("dropout", share("dropout", self.dropout))
-        attention_of_layers(self.attention, self.options_of_attention(1), self.num_layers)
+        self._check_options()
+
+    def _check_options(self) -> None:
+        """Check that every option has a layer whose score takes it."""
+        attention = self.attention
+        used = {attention} if isinstance(attention, str) else set(attention)
+        known = {*COMMON_OPTIONS, *(o for name in used for o in option_names(attentions[name]))}
+        for option in self.options_of_attention(1):
+            if option in known:
+                continue
+            where = "" if option in self.flat_options else "`attention_options`: "
+            owners = [name for name in attentions if option in option_names(attentions[name])]
+            hint = f"; attention={' or '.join(map(repr, owners))} has it" if owners else ""
+            raise ValueError(
+                f"{where}attention={attention!r} has no option `{option}`{hint}. Its options are "
+                f"{', '.join(sorted(known - set(_SET_BY_MODEL)))}."
+            )
 
     def options_of_attention(self, context_length: int) -> dict[str, Any]:
         """Return the keyword arguments of every attention layer, for sequences of that length."""
-        given = {name: getattr(self, name) for name in ("ranks", "block_sizes")}
+        given = {name: getattr(self, name) for name in self.flat_options}
         return {
             **(self.attention_options or {}),
             **{name: value for name, value in given.items() if value is not None},
             "context_length": context_length,
-            "qk_norm": self.qk_norm,
             "rotary": self.positions == "rotary",
         }
 
@@ -113,7 +122,7 @@ class EncoderFields(ModelConfig):
         """Return the learned positions of ``length`` tokens, if the model has any."""
         return LearnedPositions(length, self.width) if self.positions == "learned" else None
 
-    def build_encoder(self, *, context_length: int, causal: bool) -> Encoder:
+    def build_encoder(self, *, context_length: int, causal: bool, bias: bool = True) -> Encoder:
         """Return the encoder, for sequences of ``context_length`` tokens."""
         return Encoder(
             self.width,
@@ -124,8 +133,23 @@ class EncoderFields(ModelConfig):
             attention_options=self.options_of_attention(context_length),
             causal=causal,
             dropout=self.dropout,
-            bias=self.bias,
+            bias=bias,
         )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CausalFields(EncoderFields):
+    """The same for a causal model, whose norms and biases are fields too."""
+
+    qk_norm: bool = True
+    bias: bool = False
+
+    flat_options: ClassVar[tuple[str, ...]] = ("ranks", "block_sizes", "qk_norm")
+
+    def __post_init__(self) -> None:
+        for name in ("qk_norm", "bias"):
+            switch(name, getattr(self, name))
+        super().__post_init__()
 
 
 def count(name: str, value: Any) -> int:
@@ -155,24 +179,39 @@ def choice(name: str, value: Any, choices: Iterable[str]) -> None:
         raise ValueError(f"`{name}` must be one of {', '.join(words)}, got {value!r}.")
 
 
-def attention_names(attention: Any) -> str | tuple[str, ...]:
+def attention_names(attention: Any, num_layers: int) -> str | tuple[str, ...]:
     """Return the name of a score, or a pattern of names as a tuple."""
+    if not isinstance(attention, str | list | tuple):
+        raise TypeError(
+            "`attention` must be the name of a score or a sequence of names, got a "
+            f"{type(attention).__name__}."
+        )
     names = (attention,) if isinstance(attention, str) else tuple(attention)
     for name in names:
         choice("attention", name, attentions)
-    return attention if isinstance(attention, str) else names
+    if not 1 <= len(names) <= num_layers:
+        raise ValueError(
+            f"`attention` must name 1 to {num_layers} scores (`num_layers`), so that each has a "
+            f"layer, got {len(names)}: {attention!r}."
+        )
+    return str(attention) if isinstance(attention, str) else tuple(map(str, names))
 
 
-def options(name: str, values: Any) -> dict[str, Any]:
-    """Return options of attention as plain values, none of them one that is a field."""
+def options(values: Any, flat_options: Iterable[str]) -> dict[str, Any]:
+    """Return options of attention as plain values, none of them one that is set elsewhere."""
     if not isinstance(values, Mapping):
         raise TypeError(
-            f"`{name}` must map names of options to values, got a {type(values).__name__}."
+            "`attention_options` must map names of options to values, got a "
+            f"{type(values).__name__}."
         )
+    elsewhere = {**_SET_BY_MODEL, **{name: f"`{name}`" for name in flat_options}}
     for option in values:
-        if option in _SET_BY_FIELDS:
-            raise ValueError(f"`{name}` holds {option!r}, set by {_SET_BY_FIELDS[option]}.")
-    return {str(option): plain(f"{name}[{option!r}]", value) for option, value in values.items()}
+        if option in elsewhere:
+            raise ValueError(f"`attention_options` holds {option!r}, set by {elsewhere[option]}.")
+    return {
+        str(option): plain(f"attention_options[{option!r}]", value)
+        for option, value in values.items()
+    }
 
 
 def plain(name: str, value: Any) -> Any:

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor, nn
 from torch.nn import functional
 
-from mlrforecast.models._config import EncoderFields, Positions, count
+from mlrforecast.models._config import CausalFields, Positions, count
 from mlrforecast.models._sampling import Sampler, evaluating
 from mlrforecast.models.cache import ModelCache
 from mlrforecast.nn import OutputLinear
@@ -17,7 +17,7 @@ __all__ = ["CausalLM", "CausalLMConfig"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CausalLMConfig(EncoderFields):
+class CausalLMConfig(CausalFields):
     """Everything that determines a :class:`CausalLM` but its weights.
 
     The defaults are the sizes and switches of the paper's smallest language model, and the sane
@@ -126,7 +126,9 @@ class CausalLM(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.02)
         self.positions = config.build_positions(config.context_length)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = config.build_encoder(context_length=config.context_length, causal=True)
+        self.encoder = config.build_encoder(
+            context_length=config.context_length, causal=True, bias=config.bias
+        )
         self.head = OutputLinear(config.width, config.vocabulary_size, bias=False)
 
     def forward(

@@ -2,48 +2,39 @@
 
 import dataclasses
 from collections.abc import Mapping
-from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from mlrforecast.data import ForecastBatch
-from mlrforecast.nn import (
-    Encoder,
-    PatchEmbedding,
-    PointHead,
-    QuantileHead,
-    attentions,
-    instance_normalise,
-)
+from mlrforecast.models._config import EncoderFields, Positions, choice, count, share
+from mlrforecast.nn import PatchEmbedding, PointHead, QuantileHead, instance_normalise
+
+__all__ = ["EncoderConfig", "EncoderForecaster"]
 
 Loss = Literal["quantile", "mae", "mse"]
 
-_COUNTS = (
-    "context_length",
-    "prediction_length",
-    "patch_length",
-    "patch_stride",
-    "width",
-    "num_heads",
-    "num_layers",
-    "hidden_width",
-)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncoderConfig:
+class EncoderConfig(EncoderFields):
     """Everything that determines an :class:`EncoderForecaster` but its weights.
 
     Parameters
     ----------
     context_length, prediction_length : int
         Steps of the context ``T`` and of the forecast ``F``.
-    attention : str
-        Score of the attention layers: ``"mlr"`` or ``"standard"``.
+    attention : str or tuple of str
+        Score of every block, or a pattern of scores that is repeated over the blocks; the names
+        are those of :class:`mlrforecast.nn.StructuredAttention`.
     ranks, block_sizes : tuple of int, optional
-        Levels of MLR attention, coarse to fine; see :class:`mlrforecast.nn.StructuredAttention`.
+        Levels of MLR attention, coarse to fine, in tokens.
+    attention_options : mapping of str to object, optional
+        Further keyword arguments of :class:`mlrforecast.nn.StructuredAttention`, such as
+        ``window`` (in tokens), ``num_kv_heads`` or ``qk_norm``; in a pattern, each block takes
+        those that its score has.
+    positions : {"learned", "rotary", "none"}
+        How a token knows its place.
     patch_length, patch_stride : int
         Steps of a patch and between patches; 1 and 1 for point tokens.
     width, num_heads, num_layers, hidden_width : int
@@ -60,8 +51,11 @@ class EncoderConfig:
     Raises
     ------
     ValueError
-        If a field is out of its range. What concerns an ``Encoder`` only, whether the heads
-        divide the width and the levels fit a head, is checked where one is built.
+        If a field is out of its range, or no block's score has an option that is given. What
+        concerns an ``Encoder`` only, whether the heads divide the width and the levels fit a
+        head, is checked where one is built.
+    TypeError
+        If an option cannot be saved as JSON.
 
     Examples
     --------
@@ -71,9 +65,11 @@ class EncoderConfig:
 
     context_length: int
     prediction_length: int
-    attention: str = "mlr"
+    attention: str | tuple[str, ...] = "mlr"
     ranks: tuple[int, ...] | None = None
     block_sizes: tuple[int | None, ...] | None = None
+    attention_options: Mapping[str, Any] | None = None
+    positions: Positions = "learned"
     patch_length: int = 16
     patch_stride: int = 16
     width: int = 32
@@ -87,15 +83,19 @@ class EncoderConfig:
     frequency_weight: float = 0.8
 
     def __post_init__(self) -> None:
-        for name in _COUNTS:
-            self._set(name, _count(name, getattr(self, name)))
-        for name in ("dropout", "head_dropout", "frequency_weight"):
-            self._set(name, _share(name, getattr(self, name), closed=name == "frequency_weight"))
-        for name in ("ranks", "block_sizes"):
-            if (levels := getattr(self, name)) is not None:
-                self._set(name, tuple(None if n is None else _count(name, n) for n in levels))
-        self._set("quantile_levels", tuple(float(level) for level in self.quantile_levels))
-        self._check_choices()
+        for name in (
+            "context_length",
+            "prediction_length",
+            "patch_length",
+            "patch_stride",
+            "hidden_width",
+        ):
+            self._set(name, count(name, getattr(self, name)))
+        super().__post_init__()
+        self._set("head_dropout", share("head_dropout", self.head_dropout))
+        self._set("frequency_weight", share("frequency_weight", self.frequency_weight, closed=True))
+        choice("loss", self.loss, get_args(Loss))
+        self._check_quantile_levels()
         if self.patch_length > self.context_length:
             raise ValueError(
                 f"`patch_length` must be at most `context_length` ({self.context_length}), "
@@ -107,72 +107,13 @@ class EncoderConfig:
                 f"step is left out, got {self.patch_stride}."
             )
 
-    def _check_choices(self) -> None:
-        """Check names and quantile levels."""
-        if self.attention not in attentions:
-            raise ValueError(
-                f"`attention` must be one of {', '.join(attentions)}, got {self.attention!r}."
-            )
-        if self.loss not in get_args(Loss):
-            raise ValueError(
-                f"`loss` must be one of {', '.join(get_args(Loss))}, got {self.loss!r}."
-            )
-        levels = self.quantile_levels
+    def _check_quantile_levels(self) -> None:
+        """Make the quantile levels a tuple of floats, and check their order."""
+        levels = tuple(float(level) for level in self.quantile_levels)
+        self._set("quantile_levels", levels)
         rising = list(levels) == sorted(set(levels))
         if not levels or not rising or not all(0 < level < 1 for level in levels):
             raise ValueError(f"`quantile_levels` must increase within (0, 1), got {levels}.")
-
-    def _set(self, name: str, value: object) -> None:
-        """Put a plain number in place of what may be one of numpy."""
-        object.__setattr__(self, name, value)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON-ready values."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> "EncoderConfig":
-        """Build a configuration.
-
-        Parameters
-        ----------
-        fields : mapping of str to object
-            What :meth:`to_dict` returned; lists, as JSON has them, become tuples. Fields that are
-            not there keep their defaults.
-
-        Returns
-        -------
-        EncoderConfig
-            The configuration.
-
-        Raises
-        ------
-        ValueError
-            If a field is unknown or out of its range.
-        """
-        known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := set(fields) - known:
-            raise ValueError(f"Unknown configuration fields: {', '.join(sorted(unknown))}.")
-        plain: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in fields.items()
-        }
-        return cls(**plain)
-
-
-def _count(name: str, value: Any) -> int:
-    """Return a value as an int of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
-    return int(value)
-
-
-def _share(name: str, value: Any, *, closed: bool) -> float:
-    """Return a value as a float in [0, 1), or in [0, 1] if ``closed``."""
-    number = float(value) if isinstance(value, Real | float) else -1.0
-    if not 0 <= number <= 1 or (number == 1 and not closed):
-        raise ValueError(f"`{name}` must be in [0, 1{']' if closed else ')'}, got {value!r}.")
-    return number
 
 
 class EncoderForecaster(nn.Module):
@@ -189,6 +130,12 @@ class EncoderForecaster(nn.Module):
         Any encoder with the signature of :class:`mlrforecast.nn.Encoder`:
         ``backbone(tokens, key_mask)``, tokens of shape (B, N, D) in and out with ``D`` the
         configuration's width, ``key_mask`` of shape (B, N) or None. Default: an ``Encoder``.
+
+    Raises
+    ------
+    ValueError
+        If the heads do not divide the width, the levels do not fit a head, or a ``backbone`` is
+        to have rotary positions.
 
     Examples
     --------
@@ -208,9 +155,18 @@ class EncoderForecaster(nn.Module):
             patch_stride=config.patch_stride,
             width=config.width,
             dropout=config.dropout,
+            positions=config.positions == "learned",
         )
-        self.backbone = _build_encoder(config) if backbone is None else backbone
-        self.head = _build_head(config, self.embedding.num_tokens)
+        num_tokens = self.embedding.num_tokens
+        if backbone is None:
+            backbone = config.build_encoder(context_length=num_tokens, causal=False)
+        elif config.positions == "rotary":
+            raise ValueError(
+                "`positions`='rotary' turns queries and keys in the attention layers that "
+                "`backbone` takes the place of: choose 'learned' or 'none'."
+            )
+        self.backbone = backbone
+        self.head = _build_head(config, num_tokens)
 
     def forward(
         self,
@@ -262,20 +218,6 @@ class EncoderForecaster(nn.Module):
         forecast = (_fold(point), None if quantiles is None else _fold(quantiles))
         loss: Tensor = self.head.loss(forecast, _fold(batch.future_target), observed)
         return loss
-
-
-def _build_encoder(config: EncoderConfig) -> Encoder:
-    """Return the default backbone."""
-    return Encoder(
-        config.width,
-        config.num_heads,
-        num_layers=config.num_layers,
-        hidden_width=config.hidden_width,
-        attention=config.attention,
-        ranks=config.ranks,
-        block_sizes=config.block_sizes,
-        dropout=config.dropout,
-    )
 
 
 def _build_head(config: EncoderConfig, num_tokens: int) -> PointHead:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from mlrforecast.models._config import EncoderFields, Positions, count
+from mlrforecast.models._config import CausalFields, Positions, count
 from mlrforecast.nn import InputLinear, OutputLinear
 from mlrforecast.ops._checks import integer
 
@@ -16,7 +16,7 @@ __all__ = ["Regressor", "RegressorConfig"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RegressorConfig(EncoderFields):
+class RegressorConfig(CausalFields):
     """Everything that determines a :class:`Regressor` but its weights.
 
     The defaults are the sizes and switches of the paper's regression models.
@@ -127,7 +127,9 @@ class Regressor(nn.Module):
         self.read_in = InputLinear(config.num_dims, config.width, bias=False)
         self.positions = config.build_positions(2 * self.max_points)
         self.dropout = nn.Dropout(config.dropout)
-        self.encoder = config.build_encoder(context_length=2 * self.max_points, causal=True)
+        self.encoder = config.build_encoder(
+            context_length=2 * self.max_points, causal=True, bias=config.bias
+        )
         self.read_out = OutputLinear(config.width, 1, bias=False)
 
     def forward(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from mlrforecast.data import ForecastBatch
 from mlrforecast.models import EncoderForecaster
+from mlrforecast.training.optim import Parametrization, build_optimizer
 
 
 def annealed(step: int, *, warmup_steps: int, max_steps: int) -> float:
@@ -49,9 +50,11 @@ class ForecastModule(pl.LightningModule):
     model : EncoderForecaster
         The model; it is trained in place.
     learning_rate, weight_decay : float
-        Of AdamW.
+        Of AdamW, see :func:`build_optimizer`.
     max_steps : int
         Optimiser steps of the whole run; the first tenth, at most 200, warms up.
+    parametrization : {"standard", "mup"}
+        One learning rate for all parameters, or a rate for each as muP has it.
 
     Examples
     --------
@@ -64,13 +67,20 @@ class ForecastModule(pl.LightningModule):
     """
 
     def __init__(
-        self, model: EncoderForecaster, *, learning_rate: float, weight_decay: float, max_steps: int
+        self,
+        model: EncoderForecaster,
+        *,
+        learning_rate: float,
+        weight_decay: float,
+        max_steps: int,
+        parametrization: Parametrization = "standard",
     ) -> None:
         super().__init__()
         self.model = model
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.max_steps = max_steps
+        self.parametrization: Parametrization = parametrization
         self.losses: tuple[Tensor, ...] = ()
 
     def training_step(self, batch: ForecastBatch) -> Tensor:
@@ -103,12 +113,12 @@ class ForecastModule(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Return AdamW and the schedule; only matrices decay."""
-        parameters = list(self.model.parameters())
-        groups = [
-            {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": self.weight_decay},
-            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-        ]
-        optimizer = torch.optim.AdamW(groups, lr=self.learning_rate, foreach=True)
+        optimizer = build_optimizer(
+            self.model,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            parametrization=self.parametrization,
+        )
         warmup_steps = min(200, self.max_steps // 10)
         scheduler = torch.optim.lr_scheduler.LambdaLR(
             optimizer,

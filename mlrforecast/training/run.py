@@ -21,6 +21,7 @@ from torch import Tensor
 from mlrforecast.data import ForecastBatch, WindowStore
 from mlrforecast.models import EncoderForecaster
 from mlrforecast.training.module import ForecastModule
+from mlrforecast.training.optim import Parametrization
 from mlrforecast.training.seeding import PROCESS_STATE
 
 _LOGGERS = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
@@ -35,7 +36,10 @@ class TrainingOptions:
     max_steps, batch_size : int
         Optimiser steps, and windows a step.
     learning_rate, weight_decay : float
-        Of AdamW.
+        Of AdamW, see :func:`build_optimizer`.
+    parametrization : {"standard", "mup"}
+        One learning rate for all parameters, or a rate for each as muP has it; the model is to
+        be started by :func:`mlrforecast.nn.initialise_mup` then.
     gradient_clip : float
         Largest norm of the gradient.
     seed : int
@@ -56,6 +60,7 @@ class TrainingOptions:
     batch_size: int
     learning_rate: float
     weight_decay: float = 0.0
+    parametrization: Parametrization = "standard"
     gradient_clip: float = 1.0
     seed: int = 0
     accelerator: str = "auto"
@@ -181,6 +186,7 @@ def train(
         learning_rate=options.learning_rate,
         weight_decay=options.weight_decay,
         max_steps=options.max_steps,
+        parametrization=options.parametrization,
     )
     best = _BestWeights()
     with PROCESS_STATE, _quiet():

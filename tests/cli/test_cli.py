@@ -176,7 +176,7 @@ def test_an_unexpected_error_keeps_its_traceback(run, monkeypatch):
             ["--dataset", "synthetic", "--horizons", "24", "--set", "widht=3"],
             "`options` must hold arguments of MLRForecaster only",
         ),
-        (["--attention", "mrl"], "`attention` must hold names of ['mlr'"),
+        (["--attention", "mrl"], "`attention` must hold names of ['bilinear'"),
         (["--horizons", "96,96"], "`horizons` must hold distinct entries"),
         (["--seeds", "0"], "0 is not in the range"),
         (["--dataset", "synthetic", "--horizons", "24", "--set", "width=abc"], "The 'width' param"),

@@ -69,7 +69,7 @@ def test_counts_are_checked(name: str, value: object) -> None:
         ({"dropout": float("nan")}, r"`dropout` must be in \[0, 1\), got nan"),
         ({"dropout": "much"}, r"`dropout` must be in \[0, 1\), got 'much'"),
         ({"frequency_weight": 1.1}, r"`frequency_weight` must be in \[0, 1\], got 1.1"),
-        ({"attention": "mrl"}, "`attention` must be one of mlr, standard, got 'mrl'"),
+        ({"attention": "mrl"}, "`attention` must be one of bilinear, .*mlr, .*standard, got 'mrl'"),
         ({"loss": "huber"}, "`loss` must be one of quantile, mae, mse, got 'huber'"),
         ({"quantile_levels": ()}, r"`quantile_levels` must increase within \(0, 1\), got \(\)"),
         ({"quantile_levels": (0.5, 0.1)}, r"must increase .* got \(0.5, 0.1\)"),

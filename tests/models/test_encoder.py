@@ -195,7 +195,11 @@ def test_a_backbone_of_ones_own() -> None:
     [
         ({"num_heads": 3}, "`num_heads` must divide the width 16, got 3"),
         ({"ranks": (4, 2)}, "`ranks` must sum to the head width 8"),
-        ({"attention": "standard", "ranks": (8,)}, "belong to attention='mlr'"),
+        ({"block_sizes": (None, 2, 3)}, "`block_sizes`"),
+        (
+            {"attention_options": {"num_kv_heads": 3}},
+            r"`num_kv_heads` must divide `num_heads` \(2\)",
+        ),
     ],
 )
 def test_levels_and_heads_are_checked_with_the_encoder(fields: dict[str, Any], words: str) -> None:
