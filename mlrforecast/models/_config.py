@@ -189,10 +189,12 @@ def attention_names(attention: Any, num_layers: int) -> str | tuple[str, ...]:
     names = (attention,) if isinstance(attention, str) else tuple(attention)
     for name in names:
         choice("attention", name, attentions)
-    if not 1 <= len(names) <= num_layers:
+    if not names:
+        raise ValueError("`attention` must name at least one score, got an empty sequence.")
+    if len(names) > num_layers:
         raise ValueError(
-            f"`attention` must name 1 to {num_layers} scores (`num_layers`), so that each has a "
-            f"layer, got {len(names)}: {attention!r}."
+            f"`attention` must name at most {num_layers} scores (`num_layers`), so that each has "
+            f"a layer, got {len(names)}: {attention!r}."
         )
     return str(attention) if isinstance(attention, str) else tuple(map(str, names))
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from mlrforecast.nn.attention.dot import LogitScale, logit_factor
 from mlrforecast.nn.attention.mlr import default_ranks
-from mlrforecast.nn.attention.score import Heads, Score, attentions
+from mlrforecast.nn.attention.score import Heads, Score, attentions, check_count
 from mlrforecast.nn.cost import Convention, Cost
 from mlrforecast.ops import bilinear_keys, bilinear_mlr_features, rms_clamp, standard_attention
 from mlrforecast.ops.matrices import StructuredMatrix, matrices
@@ -61,10 +61,12 @@ class BilinearScore(Score):
         super().__init__(heads)
         width = heads.width
         self.sections = (width,)
+        if not isinstance(structure, str):
+            raise TypeError(f"`structure` must be one of {', '.join(matrices)}, got {structure!r}.")
         self.structure: type[StructuredMatrix] = matrices[structure]
         self.structure_options = _checked_options(structure, structure_options, heads.head_width)
         factors = {"inverse_sqrt_width": 1 / math.sqrt(width), "mup": 1 / width}
-        if logit_scale not in factors:
+        if logit_scale not in tuple(factors):
             raise ValueError(
                 f"`logit_scale` must be one of {', '.join(factors)}; got {logit_scale!r}."
             )
@@ -171,7 +173,7 @@ class BilinearBTTScore(BilinearScore):
         super().__init__(
             heads,
             structure="btt",
-            structure_options={"rank": tensor_rank},
+            structure_options={"rank": check_count(tensor_rank, "tensor_rank")},
             logit_scale=logit_scale,
             key_norm=key_norm,
             input_norm=input_norm,
@@ -214,7 +216,10 @@ class BilinearMLRScore(Score):
         clamp: bool = True,
     ) -> None:
         super().__init__(heads)
-        self.ranks = default_ranks(heads.head_width) if ranks is None else tuple(ranks)
+        ranks = default_ranks(heads.head_width) if ranks is None else ranks
+        self.ranks = tuple(check_count(rank, f"ranks[{lvl}]") for lvl, rank in enumerate(ranks))
+        if not self.ranks:
+            raise ValueError("`ranks` must hold at least one rank, got none.")
         counts = [2**lvl for lvl in range(len(self.ranks))] if num_blocks is None else num_blocks
         self.num_blocks = _check_blocks(counts, len(self.ranks), heads.width)
         self.sections = tuple(r * p for r, p in zip(self.ranks, self.num_blocks, strict=True))
@@ -291,10 +296,14 @@ def _checked_options(
     structure: str, options: Mapping[str, Any] | None, head_width: int
 ) -> dict[str, Any]:
     """Check that a structure has the options, and give it the ranks of a head if it needs some."""
+    if options is not None and not isinstance(options, Mapping):
+        raise TypeError(
+            f"`structure_options` must map names to values, got a {type(options).__name__}."
+        )
     parameters = inspect.signature(matrices[structure].parameter_specs).parameters
     known = [name for name, p in parameters.items() if p.kind is inspect.Parameter.KEYWORD_ONLY]
     given = dict(options or {})
-    if unknown := sorted(set(given) - set(known)):
+    if unknown := sorted(set(map(str, given)) - set(known)):
         raise ValueError(
             f"`structure_options`: the structure {structure!r} has no option `{unknown[0]}`. Its "
             f"options are {', '.join(known) or 'none'}."
@@ -306,15 +315,17 @@ def _checked_options(
     return given
 
 
-def _check_blocks(num_blocks: Sequence[int], num_levels: int, width: int) -> tuple[int, ...]:
+def _check_blocks(num_blocks: Any, num_levels: int, width: int) -> tuple[int, ...]:
     """Check that there is one number of blocks a level, each a divisor of the width."""
+    if not isinstance(num_blocks, Sequence) or isinstance(num_blocks, str):
+        raise TypeError(f"`num_blocks` must be a sequence of integers, got {num_blocks!r}.")
     if len(num_blocks) != num_levels:
         raise ValueError(
             f"`num_blocks` must have one entry for each of the {num_levels} ranks, "
             f"got {tuple(num_blocks)}."
         )
-    for count in num_blocks:
-        if count < 1 or width % count:
+    for lvl, count in enumerate(num_blocks):
+        if width % check_count(count, f"num_blocks[{lvl}]"):
             raise ValueError(
                 f"`num_blocks` must divide the model width {width}, got {tuple(num_blocks)}."
             )

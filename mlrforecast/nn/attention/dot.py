@@ -8,7 +8,15 @@ from typing import ClassVar, Literal, TypeAlias
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from mlrforecast.nn.attention.score import Heads, Reach, Score, Step, attentions
+from mlrforecast.nn.attention.score import (
+    Heads,
+    Reach,
+    Score,
+    Step,
+    attentions,
+    check_count,
+    check_integer,
+)
 from mlrforecast.nn.cost import Convention, Cost, window_pairs
 from mlrforecast.ops import global_window_attention, sliding_window_attention, standard_attention
 
@@ -21,7 +29,7 @@ LogitScale: TypeAlias = Literal["inverse_sqrt_width", "mup"]
 def logit_factor(width: int, logit_scale: LogitScale) -> float:
     """Return the factor of a dot product of ``width`` columns."""
     factors = {"inverse_sqrt_width": 1 / math.sqrt(width), "mup": 8 / width}
-    if logit_scale not in factors:
+    if logit_scale not in tuple(factors):
         raise ValueError(f"`logit_scale` must be one of {', '.join(factors)}; got {logit_scale!r}.")
     return factors[logit_scale]
 
@@ -46,9 +54,7 @@ class DotScore(Score):
 
     def __init__(self, heads: Heads, *, qk_width: int | None = None) -> None:
         super().__init__(heads)
-        self.qk_width = heads.head_width if qk_width is None else qk_width
-        if self.qk_width < 1:
-            raise ValueError(f"`qk_width` must be at least 1, got {qk_width}.")
+        self.qk_width = heads.head_width if qk_width is None else check_count(qk_width, "qk_width")
         self.sections = (self.qk_width,)
         self.query = nn.Linear(heads.width, heads.num_heads * self.qk_width, bias=heads.bias)
         self.key = nn.Linear(heads.width, heads.num_kv_heads * self.qk_width, bias=heads.bias)
@@ -299,9 +305,7 @@ class GlobalWindowScore(DotScore):
 
 def check_window(window: int | None) -> int | None:
     """Return a window if it is None or an integer of at least 0."""
-    if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
-        raise TypeError(f"`window` must be an integer, got {window!r}.")
-    if window is not None and window < 0:
+    if window is not None and check_integer(window, "window") < 0:
         raise ValueError(f"`window` must be at least 0, got {window}.")
     return window
 

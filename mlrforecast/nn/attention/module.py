@@ -1,12 +1,19 @@
 """The attention module that every model uses, whatever the score."""
 
+import inspect
 from typing import Any
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from mlrforecast.nn.attention.cache import LayerCache
-from mlrforecast.nn.attention.score import Heads, attentions, option_names
+from mlrforecast.nn.attention.score import (
+    Heads,
+    attentions,
+    check_count,
+    check_integer,
+    option_names,
+)
 from mlrforecast.nn.linear import OutputLinear
 from mlrforecast.ops import rotate
 
@@ -93,9 +100,11 @@ class StructuredAttention(nn.Module):
         if head_width is None:
             _check_divides(num_heads, "num_heads", width, f"the width {width}")
             head_width = width // num_heads
-        for name, value in (("head_width", head_width), ("context_length", context_length)):
-            if value is not None and value < 1:
-                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        head_width = check_count(head_width, "head_width")
+        if context_length is not None:
+            context_length = check_count(context_length, "context_length")
+        for name, value in (("qk_norm", qk_norm), ("rotary", rotary)):
+            _check_switch(value, name)
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}.")
         _check_divides(num_kv_heads, "num_kv_heads", num_heads, f"`num_heads` ({num_heads})")
@@ -223,9 +232,19 @@ def _check_options(attention: str, options: dict[str, Any]) -> None:
             f"attention={attention!r} has no option `{unknown[0]}`{hint}. Its options are "
             f"{', '.join(known)}."
         )
+    parameters = inspect.signature(attentions[attention].__init__).parameters
+    for name, value in options.items():
+        if isinstance(parameters[name].default, bool):
+            _check_switch(value, name)
 
 
-def _check_divides(divisor: int, name: str, number: int, what: str) -> None:
+def _check_switch(value: Any, name: str) -> None:
+    """Check that a value is True or False, as numbers and words have a truth too."""
+    if not isinstance(value, bool):
+        raise TypeError(f"`{name}` must be True or False, got {value!r}.")
+
+
+def _check_divides(divisor: Any, name: str, number: int, what: str) -> None:
     """Check that a count is positive and divides a number."""
-    if divisor < 1 or number % divisor:
+    if check_integer(divisor, name) < 1 or number % divisor:
         raise ValueError(f"`{name}` must divide {what}, got {divisor}.")

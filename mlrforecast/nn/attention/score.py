@@ -4,6 +4,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float
@@ -177,6 +178,23 @@ class Score(nn.Module, ABC):
 
 attentions: Registry[type[Score]] = Registry("attention")
 """Name -> class of the score. The names are those of ``mlrforecast.ops.attention_ops``."""
+
+
+def check_count(value: Any, name: str) -> int:
+    """Return a number of columns, blocks or steps, which a tensor can have."""
+    count = check_integer(value, name)
+    if count < 1:
+        raise ValueError(f"`{name}` must be at least 1, got {count}.")
+    return count
+
+
+def check_integer(value: Any, name: str) -> int:
+    """Return an integer that a tensor can count to."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(f"`{name}` must be an integer, got {value!r}.")
+    if int(value) >= 2**31:
+        raise ValueError(f"`{name}` must be less than 2**31, got {value}.")
+    return int(value)
 
 
 def option_names(score: type[Score]) -> tuple[str, ...]:
