@@ -1,12 +1,14 @@
-"""Train models of growing width for a few steps, and measure how large their activations are.
+r"""Train models of growing width for a few steps, and measure how large their activations are.
 
 Under muP the sizes do not depend on the width, at any step. Run it from the root of the
 repository; it takes minutes on one thread::
 
     python benchmarks/coordinate_check.py benchmarks/results/mup/coordinate_check.csv
+    python benchmarks/coordinate_check.py benchmarks/results/mup/coordinate_check_wide.csv \
+        --attention standard --widths 256 512 1024 2048
 
 It writes one row for each score, parametrisation, width, seed and step, next to what ran it.
-``docs/figure_coordinate_check.py`` draws that file.
+``docs/figure_coordinate_check.py`` draws the first of the two files.
 """
 
 import argparse
@@ -62,6 +64,7 @@ def main() -> None:
     """Measure every score and write the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("output", type=Path, help="CSV file to write")
+    parser.add_argument("--attention", choices=list(attentions), help="only this score")
     parser.add_argument("--widths", type=int, nargs="+", default=[64, 128, 256, 512])
     parser.add_argument("--steps", type=int, default=8, help="optimiser steps")
     parser.add_argument("--seeds", type=int, default=2, help="runs that differ in weights and data")
@@ -79,6 +82,8 @@ def main() -> None:
         writer.writeheader()
         for case, width, seed in product(cases(), arguments.widths, range(arguments.seeds)):
             attention, parametrization, options = case
+            if arguments.attention not in (None, attention):
+                continue
             rows = measure(
                 attention,
                 width,

@@ -93,7 +93,8 @@ def build_optimizer(
     Raises
     ------
     ValueError
-        If the parametrisation is unknown, or muP does not know a parameter.
+        If the parametrisation is unknown, or muP does not know a parameter or finds one in
+        float16, which has no epsilon so small.
 
     Examples
     --------
@@ -109,6 +110,7 @@ def build_optimizer(
             f"{parametrization!r}."
         )
     if parametrization == "mup":
+        _check_epsilon(model)
         groups = mup_groups(model, learning_rate, weight_decay)
         return torch.optim.AdamW(
             groups, lr=learning_rate, betas=MUP_BETAS, eps=MUP_EPSILON, foreach=True
@@ -119,3 +121,13 @@ def build_optimizer(
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=learning_rate, foreach=True)
+
+
+def _check_epsilon(model: nn.Module) -> None:
+    """Refuse parameters in which epsilon is 0: most gradients of the first step are 0 as well."""
+    for name, parameter in model.named_parameters():
+        if parameter.dtype == torch.float16:
+            raise ValueError(
+                f"`parametrization`='mup' needs parameters in float32 or bfloat16, got `{name}` in "
+                "float16. Keep them in float32 and compute in float16 under torch.autocast."
+            )

@@ -1,5 +1,6 @@
 """The size of activations does not depend on the width under muP, for every score."""
 
+import csv
 import importlib.util
 import math
 from collections import defaultdict
@@ -19,6 +20,9 @@ WIDTHS, STEPS, SEEDS = (64, 128, 256), 5, (0, 1)
 # The head, what ends a branch, and queries and keys move one after another, in steps 1 to 3.
 FIRST_FULL_STEP = 3
 FLAT = 0.2
+
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "mup"
 
 
 @pytest.fixture
@@ -151,3 +155,30 @@ def test_a_wrong_rate_or_start_is_seen(
     monkeypatch.setattr(check, name, replacement)
     found = growth(check, "standard")
     assert where in outside(check, "standard", found), found
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.csv")), ids=lambda path: path.name)
+def test_committed_rows_say_what_ran_them_and_hold_what_the_docs_say(
+    check: ModuleType, path: Path
+) -> None:
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == list(check.COLUMNS)
+    command = f"python benchmarks/coordinate_check.py benchmarks/results/mup/{path.name}"
+    assert all(row["command"].startswith(command) for row in rows)
+    assert all(row[name] != "" for row in rows for name in check.COLUMNS if name != "options")
+    sizes: dict[tuple[str, str], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for row in rows:
+        if int(row["step"]) == 8 and row["options"] == options_of(check, row["attention"]):
+            sizes[row["attention"], row["parametrization"]][int(row["width"])] += float(
+                row["block_output"]
+            )
+    names = {"standard"} if path.stem.endswith("wide") else set(attentions)
+    assert {name for name, parametrization in sizes if parametrization == "mup"} == names
+    for name in names:
+        assert abs(slope(sizes[name, "mup"])) < 0.1
+
+
+def options_of(check: ModuleType, attention: str) -> str:
+    """The options that muP asks for, as a row has them."""
+    return ";".join(f"{name}={value}" for name, value in check.mup_options(attention).items())
