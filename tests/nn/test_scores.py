@@ -185,6 +185,13 @@ class TestMLRWindow(TestMLR):
         firsts = [reach.first(21) for reach in layer.score.reaches()]
         assert firsts == [21 - 8, 16, 20]
 
+    def test_cross_attention_on_a_common_partition(self) -> None:
+        """Two sequences may have blocks in common, but no distance."""
+        ids = torch.zeros(2, 5, dtype=torch.int64)
+        x = torch.zeros(1, 5, WIDTH, dtype=torch.float64)
+        with pytest.raises(ValueError, match="'mlr_window' compares places in one sequence"):
+            self.layer()(x, context=x, block_ids=ids, query_block_ids=ids)
+
 
 class TestMLRUnsharedZero(TestMLR):
     """As published: pairs in no common block score 0 and are attended."""

@@ -76,6 +76,7 @@ class MLRScore(DotScore):
 
     positional: ClassVar[bool] = True
     takes_block_ids: ClassVar[bool] = True
+    takes_query_block_ids: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class MLRScore(DotScore):
         key_mask: Bool[Tensor, "B S"] | None,
         dropout_p: float,
         block_ids: Int[Tensor, "*batch num_levels S"] | None = None,
-        query_block_ids: Int[Tensor, "*batch num_levels T"] | None = None,
+        query_block_ids: Int[Tensor, "*query_batch num_levels T"] | None = None,
     ) -> Float[Tensor, "B H T V"]:
         """Attend level by level."""
         attend = partial(
@@ -209,6 +210,8 @@ class MLRWindowScore(MLRScore):
     level_scale, divide_by_shared_levels, divide_by_num_levels, unshared
         As in :class:`MLRScore`.
     """
+
+    takes_query_block_ids: ClassVar[bool] = False
 
     def __init__(
         self,

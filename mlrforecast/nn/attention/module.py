@@ -132,7 +132,7 @@ class StructuredAttention(nn.Module):
         *,
         context: Float[Tensor, "B S D"] | None = None,
         block_ids: Int[Tensor, "*batch num_levels S"] | None = None,
-        query_block_ids: Int[Tensor, "*batch num_levels T"] | None = None,
+        query_block_ids: Int[Tensor, "*query_batch num_levels T"] | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Attend over the steps of ``x``, or from them over those of ``context``.
@@ -210,15 +210,17 @@ class StructuredAttention(nn.Module):
                 "`context`: the steps of two sequences have no common order, so the layer must "
                 "be built with causal=False and rotary=False."
             )
-        if self.score.positional and given != {"block_ids", "query_block_ids"}:
+        if not self.score.positional:
+            return
+        if not self.score.takes_query_block_ids:
             raise ValueError(
                 f"`context`: attention={name!r} compares places in one sequence, and the steps of "
-                "another have none in it"
-                + (
-                    "; give `block_ids` and `query_block_ids`."
-                    if self.score.takes_block_ids
-                    else "."
-                )
+                "another have none in it."
+            )
+        if given != {"block_ids", "query_block_ids"}:
+            raise ValueError(
+                f"`context`: attention={name!r} compares places, which two sequences have in "
+                "common only through block ids; give `block_ids` and `query_block_ids`."
             )
 
 

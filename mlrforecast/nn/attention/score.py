@@ -103,14 +103,15 @@ class Score(nn.Module, ABC):
     ----------
     positional : bool
         Whether it reads where a step stands, and so cannot compare steps of two sequences.
-    takes_block_ids : bool
-        Whether ``attend`` takes ``block_ids`` and ``query_block_ids``.
+    takes_block_ids, takes_query_block_ids : bool
+        Whether ``attend`` takes block ids of its steps, and of the queries of another sequence.
     sections : tuple of int
         Columns that rotary positions turn together.
     """
 
     positional: ClassVar[bool]
     takes_block_ids: ClassVar[bool] = False
+    takes_query_block_ids: ClassVar[bool] = False
 
     def __init__(self, heads: Heads) -> None:
         super().__init__()
