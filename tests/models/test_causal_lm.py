@@ -238,6 +238,7 @@ def test_dropout_is_for_training() -> None:
     close(model(text()), model(text()))
     model.train()
     assert (model(text()) - model(text())).abs().max() > 1e-3
+    assert model.encoder.blocks[0].network[2].p == model.dropout.p == 0.5
 
 
 def test_tokens_may_be_bytes() -> None:

@@ -220,6 +220,7 @@ def test_dropout_is_for_training() -> None:
     close(model(xs, ys), model(xs, ys))
     model.train()
     assert (model(xs, ys) - model(xs, ys)).abs().max() > 1e-3
+    assert model.encoder.blocks[0].network[2].p == model.dropout.p == 0.5
 
 
 def test_tokens_of_values_hold_nothing_else() -> None:
