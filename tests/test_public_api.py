@@ -6,7 +6,7 @@ import inspect
 import pkgutil
 import re
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 import click
@@ -55,6 +55,10 @@ def own_names(module: ModuleType) -> list[str]:
     ]
 
 
+OWNERS: dict[str, type] = {}
+"""Qualified name of a method -> its class."""
+
+
 def public_objects() -> dict[str, object]:
     """Qualified name -> function, class, or method written in a public class, each once."""
     found: dict[str, object] = {}
@@ -68,6 +72,7 @@ def public_objects() -> dict[str, object]:
             found[home] = value
             if inspect.isclass(value):
                 found.update(_methods(home, value))
+                OWNERS.update({name: value for name, _ in _methods(home, value)})
     return found
 
 
@@ -91,11 +96,19 @@ def _methods(home: str, owner: type) -> Iterator[tuple[str, object]]:
             yield f"{home}.{name}", value
 
 
-def complaints(value: object, *, exported: bool = True) -> list[str]:
+def told_by_a_base(owner: type, name: str) -> list[str]:
+    """Parameters of a method that one of our base classes documents already."""
+    bases = [base for base in owner.__mro__[1:] if base.__module__.startswith("mlrforecast")]
+    methods = [vars(base)[name] for base in bases if inspect.isfunction(vars(base).get(name))]
+    return [name for method in methods for name in parameters_of(method)]
+
+
+def complaints(value: object, *, exported: bool = True, told: Sequence[str] = ()) -> list[str]:
     """What the documentation and the annotations of one public object lack.
 
     What a package exports has a Parameters section; a method, or a function that only its own
-    package uses, may name its parameters in a sentence instead.
+    package uses, may name its parameters in a sentence instead, and a method that overrides
+    another need not repeat those that are ``told`` there.
     """
     doc = inspect.getdoc(value) if not inspect.isclass(value) else value.__doc__
     if not doc or (inspect.isclass(value) and _is_generated(value, doc)):
@@ -103,7 +116,7 @@ def complaints(value: object, *, exported: bool = True) -> list[str]:
     found = []
     if isinstance(value, type) and issubclass(value, Exception):
         return found
-    names = parameters_of(value)
+    names = [name for name in parameters_of(value) if name not in told]
     has_section = re.search(r"^\s*(Parameters|Attributes)\n\s*-{4,}$", doc, re.MULTILINE)
     if not has_section and not exported:
         names = [name for name in names if f"``{name}" not in doc]
@@ -185,7 +198,8 @@ def test_each_public_object_is_documented_and_annotated(name: str) -> None:
     if name.rsplit(".", 1)[-1] in FRAMEWORK_METHODS:
         assert inspect.getdoc(value)
     else:
-        assert complaints(value, exported=name in EXPORTED) == []
+        told = told_by_a_base(OWNERS[name], name.rsplit(".", 1)[-1]) if name in OWNERS else []
+        assert complaints(value, exported=name in EXPORTED, told=told) == []
 
 
 @pytest.mark.parametrize("name", [n for n in packages() if n != "mlrforecast"])
@@ -286,3 +300,22 @@ def test_order_is_the_one_of_ruff() -> None:
         "__v__",
         "b",
     ]
+
+
+def test_an_override_need_not_repeat_its_base() -> None:
+    class Base:
+        def run(self, width: int) -> int:
+            """Run at some ``width``."""
+            return width
+
+    class Child(Base):
+        def run(self, width: int, height: int = 0) -> int:
+            """Run."""
+            return width + height
+
+    Base.__module__ = Child.__module__ = "mlrforecast.example"
+    told = told_by_a_base(Child, "run")
+    assert told == ["width"]
+    lacking = complaints(Child.run, exported=False, told=told)
+    assert lacking == ["takes height and has no Parameters section"]
+    assert told_by_a_base(Base, "run") == []

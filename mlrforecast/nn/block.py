@@ -127,7 +127,19 @@ class EncoderBlock(nn.Module):
         block_ids: Int[Tensor, "*batch num_levels N"] | None = None,
         cache: LayerCache | None = None,
     ) -> Float[Tensor, "B N D"]:
-        """Add attention and network to ``x``; see :meth:`StructuredAttention.forward`."""
+        """Add attention and network to ``x``.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, N, D)
+            Tokens.
+        key_mask, block_ids, cache
+            As in :meth:`StructuredAttention.forward`.
+
+        Returns
+        -------
+        Tensor of shape (B, N, D)
+        """
         mixed = self.attention(self.attention_norm(x), key_mask, block_ids=block_ids, cache=cache)
         x = x + self.dropout(mixed)
         out: Tensor = x + self.dropout(self.network(self.network_norm(x)))

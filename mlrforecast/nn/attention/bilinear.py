@@ -43,6 +43,13 @@ class BilinearScore(Score):
         Whether another is applied to the layer input before anything else, values included.
     clamp : bool
         Whether weights are shrunk to the spread of a well-conditioned start.
+
+    Examples
+    --------
+    >>> from mlrforecast.nn import StructuredAttention
+    >>> layer = StructuredAttention(16, 2, attention="bilinear", structure="monarch")
+    >>> layer.score.matrix().dense().shape
+    torch.Size([2, 16, 16])
     """
 
     positional: ClassVar[bool] = False
@@ -158,6 +165,13 @@ class BilinearBTTScore(BilinearScore):
         Rank ``s`` of the tensor train; the matrix has full rank even at 1.
     logit_scale, key_norm, input_norm, clamp
         As in :class:`BilinearScore`.
+
+    Examples
+    --------
+    >>> from mlrforecast.nn import StructuredAttention
+    >>> layer = StructuredAttention(16, 2, attention="bilinear_btt")
+    >>> layer.score.matrix().rank(), layer.score.matrix().num_parameters
+    (16, 160)
     """
 
     def __init__(
@@ -201,6 +215,13 @@ class BilinearMLRScore(Score):
         Whether all scores are divided by the number of levels.
     clamp : bool
         Whether weights are shrunk to the spread of a well-conditioned start.
+
+    Examples
+    --------
+    >>> from mlrforecast.nn import StructuredAttention
+    >>> layer = StructuredAttention(16, 2, attention="bilinear_mlr", ranks=(4, 2))
+    >>> layer.score.sections
+    (4, 4)
     """
 
     positional: ClassVar[bool] = False

@@ -104,6 +104,13 @@ class StandardScore(DotScore):
         Columns of a head that are compared. Default: those of its values.
     logit_scale : {"inverse_sqrt_width", "mup"}
         ``1 / sqrt(r)``, or ``8 / r`` as in the published code.
+
+    Examples
+    --------
+    >>> from mlrforecast.nn import StructuredAttention
+    >>> layer = StructuredAttention(16, 2, attention="standard", logit_scale="mup")
+    >>> layer.score.factor
+    1.0
     """
 
     def __init__(
@@ -145,6 +152,13 @@ class SlidingWindowScore(DotScore):
         Columns of a head that are compared. Default: those of its values.
     logit_scale : {"inverse_sqrt_width", "mup"}
         ``1 / sqrt(r)``, or ``8 / r`` as in the published code.
+
+    Examples
+    --------
+    >>> from mlrforecast.nn import StructuredAttention
+    >>> layer = StructuredAttention(16, 2, attention="sliding_window", window=24)
+    >>> layer.score.reaches()[0].first(100)
+    76
     """
 
     positional: ClassVar[bool] = True
@@ -209,6 +223,13 @@ class GlobalWindowScore(DotScore):
         ``1 / sqrt(r)`` of each part, or ``8 / r`` as in the published code.
     combine : {"mean", "sum"}
         Whether the weights of a row sum to 1, or to 2 as in the published code.
+
+    Examples
+    --------
+    >>> from mlrforecast.nn import StructuredAttention
+    >>> layer = StructuredAttention(16, 2, attention="global_window", ranks=(6, 2), window=24)
+    >>> [reach.first(100) for reach in layer.score.reaches()]
+    [0, 76]
     """
 
     positional: ClassVar[bool] = True

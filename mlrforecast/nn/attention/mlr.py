@@ -72,6 +72,13 @@ class MLRScore(DotScore):
     level_scale, divide_by_shared_levels, divide_by_num_levels, unshared
         As in :func:`mlrforecast.ops.mlr_attention`. The published code has ``level_scale=
         "inverse_rank"``, the default here is the factor of standard attention.
+
+    Examples
+    --------
+    >>> from mlrforecast.nn import StructuredAttention
+    >>> layer = StructuredAttention(16, 2, attention="mlr", ranks=(6, 2), block_sizes=(None, 24))
+    >>> [reach.first(100) for reach in layer.score.reaches()]
+    [0, 96]
     """
 
     positional: ClassVar[bool] = True
@@ -124,7 +131,7 @@ class MLRScore(DotScore):
         block_ids: Int[Tensor, "*batch num_levels S"] | None = None,
         query_block_ids: Int[Tensor, "*query_batch num_levels T"] | None = None,
     ) -> Float[Tensor, "B H T V"]:
-        """Attend level by level."""
+        """Attend level by level, by ``block_ids`` and ``query_block_ids`` if given."""
         attend = partial(
             mlr_attention,
             q,
@@ -209,6 +216,14 @@ class MLRWindowScore(MLRScore):
         As in :class:`MLRScore`; the coarsest block size is not read.
     level_scale, divide_by_shared_levels, divide_by_num_levels, unshared
         As in :class:`MLRScore`.
+
+    Examples
+    --------
+    >>> from mlrforecast.nn import StructuredAttention
+    >>> options = {"ranks": (6, 2), "block_sizes": (None, 24), "window": 48}
+    >>> layer = StructuredAttention(16, 2, attention="mlr_window", **options)
+    >>> [reach.first(100) for reach in layer.score.reaches()]
+    [52, 96]
     """
 
     takes_query_block_ids: ClassVar[bool] = False

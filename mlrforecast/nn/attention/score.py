@@ -107,6 +107,24 @@ class Score(nn.Module, ABC):
         Whether ``attend`` takes block ids of its steps, and of the queries of another sequence.
     sections : tuple of int
         Columns that rotary positions turn together.
+
+    Examples
+    --------
+    A score that compares the raw columns of each head:
+
+    >>> from mlrforecast.ops import standard_attention
+    >>> class RawScore(Score):
+    ...     positional = False
+    ...
+    ...     def queries(self, x):
+    ...         return x.unflatten(-1, (self.heads.num_heads, -1)).transpose(1, 2)
+    ...
+    ...     keys = queries
+    ...
+    ...     def attend(self, q, k, v, *, causal, key_mask, dropout_p):
+    ...         return standard_attention(q, k, v, causal=causal, key_mask=key_mask)
+    >>> RawScore(Heads(width=8, num_heads=2, num_kv_heads=2, head_width=4)).reaches()[0].columns
+    4
     """
 
     positional: ClassVar[bool]
@@ -119,16 +137,47 @@ class Score(nn.Module, ABC):
         self.sections: tuple[int, ...] = (heads.head_width,)
 
     def prepare(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        """Change the layer input before anything else reads it, the values included."""
+        """Change the layer input before anything else reads it, the values included.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, T, D)
+            Layer input.
+
+        Returns
+        -------
+        Tensor of shape (B, T, D)
+        """
         return x
 
     @abstractmethod
     def queries(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T R"]:
-        """Return what stands for each step as a query."""
+        """Return what stands for each step as a query.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, T, D)
+            Layer input, prepared.
+
+        Returns
+        -------
+        Tensor of shape (B, H, T, R)
+        """
 
     @abstractmethod
     def keys(self, x: Float[Tensor, "B S D"]) -> Float[Tensor, "B G S R"]:
-        """Return what stands for each step as a key, of each group or of each query head."""
+        """Return what stands for each step as a key.
+
+        Parameters
+        ----------
+        x : Tensor of shape (B, S, D)
+            Layer input, or another sequence, prepared.
+
+        Returns
+        -------
+        Tensor of shape (B, G, S, R)
+            One head for each group of query heads, or one for each query head.
+        """
 
     @abstractmethod
     def attend(
@@ -141,7 +190,25 @@ class Score(nn.Module, ABC):
         key_mask: Bool[Tensor, "B S"] | None,
         dropout_p: float,
     ) -> Float[Tensor, "B H T V"]:
-        """Attend; the queries are the last steps of the keys."""
+        """Attend; the queries are the last steps of the keys.
+
+        Parameters
+        ----------
+        q, k, v : Tensor
+            What :meth:`queries` and :meth:`keys` gave, turned by their steps if the layer has
+            rotary positions, and the values.
+        causal : bool
+            Whether a step sees only itself and the past.
+        key_mask : bool Tensor of shape (B, S), optional
+            True where a key may be attended.
+        dropout_p : float
+            Share of the weights that is dropped.
+
+        Returns
+        -------
+        Tensor of shape (B, H, T, V)
+            0 where a step may attend no key.
+        """
 
     def reaches(self) -> tuple[Reach, ...]:
         """Return what a cache keeps: by default all columns of every step."""
@@ -152,7 +219,17 @@ class Score(nn.Module, ABC):
         return min(reach.first(step) for reach in self.reaches())
 
     def attend_step(self, step: Step) -> Float[Tensor, "B H T V"]:
-        """Attend causally to what a cache kept."""
+        """Attend causally to what a cache kept.
+
+        Parameters
+        ----------
+        step : Step
+            New queries, and the keys and values that :meth:`reaches` asked for.
+
+        Returns
+        -------
+        Tensor of shape (B, H, T, V)
+        """
         (keys,) = step.keys
         return self.attend(step.q, keys, step.v, causal=True, key_mask=step.key_mask, dropout_p=0.0)
 
