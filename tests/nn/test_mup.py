@@ -25,6 +25,7 @@ from mlrforecast.nn import (
     Heads,
     MupRow,
     MupRule,
+    StructuredAttention,
     attentions,
     initialise_mup,
     mup_table,
@@ -132,6 +133,47 @@ def test_every_row_is_that_of_the_published_table(
         assert math.prod(row.shape) == math.prod(other["shape"]), name
         if "btt_W" not in name:  # ours have an axis for the heads
             assert list(row.shape) == other["shape"], name
+
+
+# Parameter of a layer of width 24, 2 heads -> n in rate 768 / n, and its first spread.
+BY_HAND = {
+    "standard": {"query.weight": (24, 24**-0.5), "key.bias": (1, 0.0)},
+    "mlr": {"key.weight": (24, 24**-0.5), "key_norm.weight": (1, 0.0)},
+    "bilinear_mlr": {
+        "query_weights.0": (24, 24**-0.5),
+        "query_weights.1": (12, 12**-0.5),
+        "key_weights.2": (6, 6**-0.5),
+        "key_norms.1.weight": (1, 0.0),
+    },
+    # 24 = 4 * 6: the right factor has 4 blocks of 6 columns; the left reads 4 pieces of rank 3.
+    "bilinear_btt": {"weights.right": (6, 6**-0.5), "weights.left": (12, 12**-0.5)},
+    "bilinear": {"weights.right": (24, 24**-0.5), "weights.left": (5, 5**-0.5)},
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "bilinear_btt": {"tensor_rank": 3},
+    "bilinear": {"structure_options": {"rank": 5}},
+}
+
+
+@pytest.mark.parametrize("attention", BY_HAND)
+def test_the_rows_of_a_score_are_those_worked_out_by_hand(attention: str) -> None:
+    options = {"attention": attention, "qk_norm": True, **OPTIONS.get(attention, {})}
+    if attention in OPTIONS:
+        del options["qk_norm"]
+    rows = rows_of(StructuredAttention(24, 2, **options))
+    for name, (fan_in, std) in BY_HAND[attention].items():
+        row = rows[f"score.{name}"]
+        factor = 768 if fan_in > 1 else 1
+        assert (row.fan_in, row.base_width_factor) == (fan_in, factor), name
+        assert row.init_std == pytest.approx(std), name
+        assert row.learning_rate == pytest.approx(RATE * factor / fan_in), name
+
+
+def test_what_reads_data_starts_small_and_norms_start_at_one() -> None:
+    rows = rows_of(language_model())
+    for name in ("embedding.weight", "positions.weight"):
+        assert (rows[name].init, rows[name].init_std, rows[name].fan_in) == ("normal", 0.02, 1)
+    assert rows["encoder.norm.weight"].init == "ones"
 
 
 def rows_of(model: nn.Module) -> dict[str, MupRow]:
@@ -323,6 +365,10 @@ def test_a_shared_module_has_one_row() -> None:
         ("hidden", True, "`fan_in` must be an integer"),
     ],
 )
-def test_a_wrong_rule_is_told(kind: Any, fan_in: Any, message: str) -> None:
+def test_a_wrong_rule_is_told(
+    kind: Any, fan_in: Any, message: str, request: pytest.FixtureRequest
+) -> None:
+    if request.config.getoption("--jaxtyping-packages", default=None):
+        pytest.skip("the run-time checker of annotations refuses it first")
     with pytest.raises(ValueError, match=message):
         MupRule(kind, fan_in)

@@ -217,7 +217,10 @@ class TestMLRUnsharedZero(TestMLR):
         return torch.tensor([[float(a == b) for b in block] for a in block])
 
     def test_block_ids_of_the_sizes_are_the_sizes(self) -> None:
-        pytest.skip("the blocks of TestMLR")
+        layer = self.layer(causal=True)
+        x = torch.arange(2 * 10 * WIDTH, dtype=torch.float64).view(2, 10, WIDTH).sin()
+        ids = torch.stack([torch.arange(10) // 8, torch.arange(10) // 4])
+        torch.testing.assert_close(layer(x, block_ids=ids), layer(x), rtol=0, atol=1e-12)
 
 
 def clamped(weight: Tensor, fan_in: int, fan_out: int) -> Tensor:
@@ -318,6 +321,12 @@ class BilinearStructure(ScoreContract):
 
 class TestBilinearLowRank(BilinearStructure):
     options: ClassVar[dict[str, Any]] = {"structure": "low_rank", "structure_options": {"rank": 5}}
+
+    def test_heads_that_read_one_input_are_clamped_as_one_map(self) -> None:
+        layer = self.layer()
+        weights, matrix = layer.score.weights, layer.score.matrix()
+        torch.testing.assert_close(matrix.right, clamped(weights["right"], WIDTH, 4 * 5))
+        torch.testing.assert_close(matrix.left, clamped(weights["left"], 5, WIDTH))
 
 
 class TestBilinearDense(BilinearStructure):
