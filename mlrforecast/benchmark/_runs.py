@@ -104,7 +104,10 @@ def check_options(task: Task, runs: Sequence[Run]) -> None:
         if run.model in FLOORS:
             continue
         forecaster = _forecaster(task, run)
-        forecaster.check_parameters()
+        try:
+            forecaster.check_parameters()
+        except TypeError as error:
+            raise ValueError(f"`options` must fit MLRForecaster: {error}") from error
         context = forecaster.get_params(deep=False).get("context_length")
         most = min(len(run.split.train), run.split.scored.start, run.split.validation.start)
         if context is not None and context > most:

@@ -78,8 +78,15 @@ def build_skeleton(config: EncoderConfig, backbone: nn.Module | None) -> Encoder
 
     The spread around a point forecast, which can only be built with numbers, is left out.
     """
-    with torch.device("meta"):
-        return EncoderForecaster(dataclasses.replace(config, loss="mae"), backbone)
+    try:
+        with torch.device("meta"):
+            return EncoderForecaster(dataclasses.replace(config, loss="mae"), backbone)
+    except RuntimeError as error:
+        # Even without numbers a tensor has a size, which must fit into 64 bits.
+        raise ValueError(
+            f"A network of `width` {config.width} and these options is too large for torch: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
 
 
 def build_model(config: EncoderConfig, backbone: nn.Module | None) -> EncoderForecaster:

@@ -156,6 +156,8 @@ def count(name: str, value: Any) -> int:
     """Return a value as an int of at least 1."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
+    if int(value) >= 2**62:
+        raise ValueError(f"`{name}` must be less than 2**62, got {value}.")
     return int(value)
 
 

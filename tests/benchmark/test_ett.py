@@ -10,6 +10,7 @@ from mlrforecast.baselines import repeat_last
 from mlrforecast.benchmark import EttConfig, _runs, run_ett
 from mlrforecast.data import load_dataset
 from mlrforecast.estimators import MLRForecaster
+from mlrforecast.nn import attentions
 
 FITS = []
 
@@ -283,3 +284,121 @@ def test_options_that_do_not_fit_each_other_are_refused_before_the_log(tmp_path,
     with pytest.raises(ValueError, match="num_heads"):
         run_ett(config, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+class TestAttentions:
+    """What is compared: any score by its name, mixes, and options that only some of them have."""
+
+    @pytest.fixture
+    def built(self, monkeypatch):
+        """What the forecaster of each run is built with, which only checks itself."""
+        seen = {}
+
+        class Recorder(MLRForecaster):
+            def check_parameters(self):
+                super().check_parameters()
+                seen[self.attention] = self.get_params()
+                if len(seen) == 3:
+                    raise StopIteration
+
+        monkeypatch.setattr(_runs, "MLRForecaster", Recorder)
+        return seen
+
+    def check(self, attention, **options):
+        config = EttConfig(
+            dataset="synthetic", horizons=(24,), attention=attention, seeds=1, options=options
+        )
+        with pytest.raises(StopIteration):
+            run_ett(config)
+
+    def test_options_go_to_the_attentions_that_have_them(self, built):
+        self.check(
+            ("mlr", "sliding_window", "standard+mlr_window"),
+            ranks=(4, 4),
+            attention_options={"window": 3, "qk_norm": True},
+            width=16,
+            num_heads=2,
+        )
+        mix = ("standard", "mlr_window")
+        assert list(built) == ["mlr", "sliding_window", mix]
+        norm = {"qk_norm": True}
+        found = {name: (p["ranks"], p["attention_options"]) for name, p in built.items()}
+        assert found == {
+            "mlr": ((4, 4), norm),
+            "sliding_window": (None, {"window": 3, **norm}),
+            mix: ((4, 4), {"window": 3, **norm}),
+        }
+
+    def test_every_registered_name_can_be_compared(self, built):
+        names = list(attentions)
+        for start in range(0, len(names), 3):
+            built.clear()
+            self.check((names + names[:1])[start : start + 3])
+            assert set(built) <= set(names)
+
+    def test_without_options_left_there_are_none(self, built):
+        self.check(("standard", "bilinear", "mlr_window"), attention_options={"window": 3})
+        assert built["standard"]["attention_options"] is None
+
+    @pytest.mark.parametrize(
+        ("options", "idle"),
+        [
+            ({"ranks": (2, 2)}, "ranks"),
+            ({"attention_options": {"tensor_rank": 2, "num_kv_heads": 1}}, "tensor_rank"),
+        ],
+    )
+    def test_an_option_that_none_of_them_has_is_refused(self, options, idle):
+        words = rf"`options` .*none of \['standard', 'bilinear\+standard'\] has \['{idle}'\]"
+        with pytest.raises(ValueError, match=words):
+            EttConfig(attention=("standard", "bilinear+standard"), options=options)
+
+    @pytest.mark.parametrize("entry", ["mlr+", "+", "", "mlr+mrl", "mlr standard"])
+    def test_mixes_of_unknown_names_are_refused(self, entry):
+        with pytest.raises(ValueError, match="`attention` must hold names of"):
+            EttConfig(attention=(entry,))
+
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"attention_options": {"windw": 3}}, "no option `windw`"),
+            ({"attention_options": {"qk_norm": 3}}, "`options` must fit .*`qk_norm`"),
+            ({"attention_options": "window"}, "'attention_options' parameter"),
+        ],
+    )
+    def test_options_that_no_score_can_use_are_no_run(self, tmp_path, monkeypatch, options, words):
+        monkeypatch.setattr(_runs, "MLRForecaster", MLRForecaster)
+        config = EttConfig(dataset="synthetic", horizons=(24,), options=options)
+        with pytest.raises(ValueError, match=words):
+            run_ett(config, out=tmp_path / "out")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_mix_is_one_line_of_the_file_and_is_not_run_again(self, tmp_path):
+        config = EttConfig(
+            dataset="synthetic", horizons=(24,), attention=("mlr", "standard+mlr"), seeds=1
+        )
+        results = run_ett(config, out=tmp_path)
+        assert {"mlr", "standard+mlr"} < set(results["attention"])
+        assert ("standard", "mlr") in {attention for attention, _, _ in FITS}
+        fits = len(FITS)
+        run_ett(config, out=tmp_path)
+        assert len(FITS) == fits
+
+    def test_runs_on_file_keep_their_hash_as_parameters_are_added(self, monkeypatch):
+        """The hash of all committed runs with default parameters."""
+        monkeypatch.setattr(_runs, "MLRForecaster", MLRForecaster)
+
+        def of(**options):
+            task = _runs.Task(
+                dataset="ETTh1", target=None, final=True, root=None, options=options, command=""
+            )
+            run = _runs.Run(split=None, horizon=96, model=_runs.MODEL, attention="mlr", seed=0)
+            return _runs._hash(task, run)
+
+        assert of() == "178ec80597ac"
+        others = {
+            of(positions="rotary"),
+            of(parametrization="mup"),
+            of(attention_options={"qk_norm": True}),
+            of(attention_options={"qk_norm": False}),
+        }
+        assert len(others - {of()}) == 4

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import mlrforecast
 from mlrforecast.cli import _app, _benchmark, _demo, main
 from mlrforecast.data import load_dataset
+from mlrforecast.nn import attentions
 
 ROOT = Path(__file__).parents[2]
 
@@ -318,3 +319,9 @@ def test_every_option_says_what_it_does():
         assert command.help
         for parameter in command.params:
             assert parameter.help, f"{command.name} --{parameter.name}"
+
+
+def test_the_help_names_every_attention(run):
+    text = " ".join(run("benchmark", "ett", "--help").output.split())
+    listed = text.partition("--attention")[2].partition("--seeds")[0]
+    assert all(name in listed for name in attentions)

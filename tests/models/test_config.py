@@ -27,6 +27,11 @@ def config_of(**fields: Any) -> EncoderConfig:
         config_of(),
         config_of(attention="standard", loss="mae", dropout=0.0),
         config_of(ranks=(4, 2, 2), block_sizes=(None, 4, 2), quantile_levels=(0.25, 0.75)),
+        config_of(
+            attention=("bilinear", "mlr_window"),
+            attention_options={"structure_options": {"rank": 3}, "level_scale": (1.0, 0.5, 0.5)},
+            positions="rotary",
+        ),
     ],
 )
 def test_a_configuration_survives_json(config: EncoderConfig) -> None:
@@ -70,6 +75,14 @@ def test_counts_are_checked(name: str, value: object) -> None:
         ({"dropout": "much"}, r"`dropout` must be in \[0, 1\), got 'much'"),
         ({"frequency_weight": 1.1}, r"`frequency_weight` must be in \[0, 1\], got 1.1"),
         ({"attention": "mrl"}, "`attention` must be one of bilinear, .*mlr, .*standard, got 'mrl'"),
+        ({"attention": ()}, "`attention` must name at least one score"),
+        ({"attention": ("mlr",) * 3}, r"`attention` must name at most 2 scores \(`num_layers`\)"),
+        (
+            {"attention_options": {"window": 3}},
+            "attention='mlr' has no option `window`; .*mlr_window",
+        ),
+        ({"attention_options": {"ranks": (8,)}}, "`attention_options` holds 'ranks'"),
+        ({"positions": "sinus"}, "`positions` must be one of learned, rotary, none, got 'sinus'"),
         ({"loss": "huber"}, "`loss` must be one of quantile, mae, mse, got 'huber'"),
         ({"quantile_levels": ()}, r"`quantile_levels` must increase within \(0, 1\), got \(\)"),
         ({"quantile_levels": (0.5, 0.1)}, r"must increase .* got \(0.5, 0.1\)"),

@@ -18,6 +18,11 @@ SETTINGS: list[dict[str, Any]] = [
     {"attention": "standard", "loss": "mse"},
     {"loss": "mae", "patch_length": 1, "patch_stride": 1},
     {"patch_length": 7, "patch_stride": 3, "quantile_levels": (0.2, 0.8)},
+    {
+        "attention": ("bilinear_mlr", "mlr_window"),
+        "attention_options": {"window": 2, "num_kv_heads": 1, "qk_norm": True},
+        "positions": "rotary",
+    },
 ]
 
 

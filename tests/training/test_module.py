@@ -1,19 +1,23 @@
 """The schedule and the optimiser."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
 from mlrforecast.models import EncoderConfig, EncoderForecaster
+from mlrforecast.nn import mup_table
 from mlrforecast.training import ForecastModule, annealed
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
 
-def module_of(max_steps: int = 100) -> ForecastModule:
+def module_of(max_steps: int = 100, **options: Any) -> ForecastModule:
     model = EncoderForecaster(EncoderConfig(context_length=32, prediction_length=8))
-    return ForecastModule(model, learning_rate=0.01, weight_decay=0.3, max_steps=max_steps)
+    return ForecastModule(
+        model, learning_rate=0.01, weight_decay=0.3, max_steps=max_steps, **options
+    )
 
 
 @pytest.mark.parametrize(("warmup", "steps"), [(0, 10), (3, 20), (10, 100)])
@@ -55,3 +59,17 @@ def test_only_matrices_decay() -> None:
     for name, parameter in names.items():
         one_dimensional = name.endswith("bias") or "norm" in name
         assert decay[id(parameter)] == (0.0 if one_dimensional else 0.3), name
+
+
+def test_under_mup_each_parameter_has_its_own_rate_on_the_same_schedule() -> None:
+    module = module_of(parametrization="mup")
+    configured = module.configure_optimizers()
+    groups = configured["optimizer"].param_groups
+    first = annealed(0, warmup_steps=10, max_steps=100)
+    rates = {id(p): group["lr"] / first for group in groups for p in group["params"]}
+    rows = mup_table(module.model, learning_rate=0.01)
+    assert len(rows) == len(rates)
+    for row in rows:
+        parameter = module.model.get_parameter(row.name)
+        assert rates[id(parameter)] == pytest.approx(row.learning_rate), row.name
+    assert len({group["lr"] for group in groups}) > 2
