@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -10,7 +11,6 @@ from torch import Tensor, nn
 
 from mlrforecast.models._config import CausalFields, Positions, count
 from mlrforecast.nn import InputLinear, OutputLinear
-from mlrforecast.ops._checks import integer
 
 __all__ = ["Regressor", "RegressorConfig"]
 
@@ -241,15 +241,16 @@ def interleave(
     return torch.stack([xs, values], 2).flatten(1, 2)
 
 
-def _check_indices(indices: Sequence[int] | None, num_points: int) -> list[int] | None:
+def _check_indices(indices: Sequence[Any] | None, num_points: int) -> list[int] | None:
     """Return the points that are read as a list."""
     if indices is None:
         return None
-    chosen = [integer(index, f"indices[{i}]") for i, index in enumerate(indices)]
-    for index in chosen:
+    for at, index in enumerate(indices):
+        if isinstance(index, bool) or not isinstance(index, Integral):
+            raise TypeError(f"`indices[{at}]` must be an integer, got {index!r}.")
         if not -num_points <= index < num_points:
             raise ValueError(
                 f"`indices` must lie within the {num_points} points, -{num_points} to "
                 f"{num_points - 1}, got {index}."
             )
-    return chosen
+    return [int(index) for index in indices]
