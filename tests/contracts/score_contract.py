@@ -217,6 +217,24 @@ class ScoreContract:
             start += chunk
         assert cache.length == length
 
+    def test_a_step_without_a_mask_is_real(self) -> None:
+        layer = self.layer(causal=True, **self.cached)
+        x = draw(2, 9, WIDTH)
+        key_mask = torch.arange(9).expand(2, -1) >= torch.tensor([[0], [3]])
+        whole = layer(x, key_mask)
+        # Once any step is padding, the mask goes on with real steps.
+        for masked in ((True, False, False), (True, True, False)):
+            cache, parts = LayerCache(layer.score), []
+            for at, given in zip((0, 4, 8), masked, strict=True):
+                now = slice(at, at + 4)
+                parts.append(layer(x[:, now], key_mask[:, now] if given else None, cache=cache))
+            close(torch.cat(parts, 1), whole)
+        late = torch.ones(2, 9, dtype=torch.bool)
+        late[1, 7] = False
+        cache = LayerCache(layer.score)
+        parts = [layer(x[:, :4], cache=cache), layer(x[:, 4:], late[:, 4:], cache=cache)]
+        close(torch.cat(parts, 1), layer(x, late))
+
     def test_a_cache_keeps_what_is_read_and_no_more(self) -> None:
         layer = self.layer(causal=True, **self.cached)
         cache = LayerCache(layer.score)

@@ -135,6 +135,14 @@ class TestMLR(ScoreContract):
     def allowed(self, length: int, causal: bool) -> Tensor:
         return torch.ones(length, length, dtype=torch.bool)
 
+    def test_rotary_positions_tear_no_pair_between_levels(self) -> None:
+        """With a pair of columns in two levels, a shift by whole blocks would change scores."""
+        layer = self.layer(causal=True, rotary=True, ranks=(1, 2))
+        x = torch.arange(11 * WIDTH, dtype=torch.float64).view(1, 11, WIDTH).sin()
+        padded = torch.cat([torch.zeros(1, 8, WIDTH, dtype=torch.float64), x], 1)
+        key_mask = torch.arange(19)[None] >= 8
+        torch.testing.assert_close(layer(padded, key_mask)[:, 8:], layer(x), rtol=0, atol=1e-11)
+
     def test_a_cache_needs_blocks_that_stay_in_place(self) -> None:
         moving = StructuredAttention(WIDTH, 4, causal=True)
         with pytest.raises(ValueError, match="`cache` needs fixed `block_sizes`"):
