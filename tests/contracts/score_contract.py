@@ -225,9 +225,9 @@ class ScoreContract:
         # Once any step is padding, the mask goes on with real steps.
         for masked in ((True, False, False), (True, True, False)):
             cache, parts = LayerCache(layer.score), []
-            for at, given in zip((0, 4, 8), masked, strict=True):
+            for at, told in zip((0, 4, 8), masked, strict=True):
                 now = slice(at, at + 4)
-                parts.append(layer(x[:, now], key_mask[:, now] if given else None, cache=cache))
+                parts.append(layer(x[:, now], key_mask[:, now] if told else None, cache=cache))
             close(torch.cat(parts, 1), whole)
         late = torch.ones(2, 9, dtype=torch.bool)
         late[1, 7] = False
