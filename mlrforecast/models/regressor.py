@@ -245,9 +245,10 @@ def _check_indices(indices: Sequence[Any] | None, num_points: int) -> list[int] 
     """Return the points that are read as a list."""
     if indices is None:
         return None
-    for at, index in enumerate(indices):
-        if isinstance(index, bool) or not isinstance(index, Integral):
-            raise TypeError(f"`indices[{at}]` must be an integer, got {index!r}.")
+    for at, entry in enumerate(indices):
+        if isinstance(entry, bool) or not isinstance(entry, Integral):
+            raise TypeError(f"`indices[{at}]` must be an integer, got {entry!r}.")
+        index = int(entry)
         if not -num_points <= index < num_points:
             raise ValueError(
                 f"`indices` must lie within the {num_points} points, -{num_points} to "
