@@ -1,4 +1,4 @@
-"""Generation: steps equal the whole text for every score, and what is drawn is what was asked for."""
+"""Generation: steps equal the whole text for every score, and draws follow the logits."""
 
 from typing import Any
 
