@@ -287,6 +287,33 @@ class ScoreContract:
         budget = error(fill(plain), "standard", {})
         assert error(self.layer(), self.name, self.options) <= 2 * budget
 
+    @pytest.mark.gpu
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("causal", [False, True])
+    def test_cuda_equals_the_cpu(self, causal: bool, dtype: torch.dtype) -> None:
+        """Output and gradients, with padding, grouped heads, rotary positions and norms."""
+        options = {"causal": causal, "num_kv_heads": 2, "rotary": True, "qk_norm": True}
+        layer = self.layer(**options)
+        x = draw(2, 37, WIDTH)
+        key_mask = torch.arange(37).expand(2, -1) >= torch.tensor([[0], [20]])
+        exact = with_input_gradient(layer, x, key_mask)
+        there = self.layer(dtype=dtype, **options).cuda()
+        values = with_input_gradient(there, x.to("cuda", dtype), key_mask.cuda())
+        tolerance = 1e-5 if dtype == torch.float32 else 0.05
+        for value, wanted in zip(values, exact, strict=True):
+            assert (value.cpu().double() - wanted).norm() <= tolerance * wanted.norm()
+
+    @pytest.mark.gpu
+    @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+    def test_cuda_steps_equal_the_whole(self) -> None:
+        layer = self.layer(dtype=torch.float32, causal=True, rotary=True, **self.cached).cuda()
+        x = draw(2, 37, WIDTH, dtype=torch.float32).cuda()
+        cache = LayerCache(layer.score)
+        parts = [layer(part, cache=cache) for part in x.split([20, 1, 1, 9, 6], 1)]
+        whole = layer(x)
+        assert (torch.cat(parts, 1) - whole).abs().max() <= 1e-5 * whole.abs().max()
+
     def test_one_name_everywhere(self) -> None:
         assert self.name in attentions
         assert self.name in attention_ops
@@ -300,6 +327,17 @@ class ScoreContract:
         layer = StructuredAttention(WIDTH, NUM_HEADS, attention=self.name)
         for length in (1, 2, 37):
             assert layer(torch.zeros(1, length, WIDTH)).shape == (1, length, WIDTH)
+
+
+def with_input_gradient(
+    layer: StructuredAttention, x: Tensor, key_mask: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the output and the gradient of a fixed weighted sum of it."""
+    x = x.requires_grad_()
+    out = layer(x, key_mask)
+    weights = draw(*out.shape, seed=77).to(out.device, out.dtype)
+    (gradient,) = torch.autograd.grad((out * weights).sum(), x)
+    return out.detach(), gradient
 
 
 def share_heads(grouped: StructuredAttention, full: StructuredAttention) -> None:

@@ -9,11 +9,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from mlrforecast.nn.attention.dot import LogitScale, logit_factor
 from mlrforecast.nn.attention.mlr import default_ranks
 from mlrforecast.nn.attention.score import Heads, Score, attentions, check_count
 from mlrforecast.nn.cost import Convention, Cost
-from mlrforecast.ops import bilinear_keys, bilinear_mlr_features, rms_clamp, standard_attention
+from mlrforecast.ops import (
+    LogitScale,
+    bilinear_keys,
+    bilinear_mlr_features,
+    logit_factor,
+    rms_clamp,
+    standard_attention,
+)
 from mlrforecast.ops.matrices import StructuredMatrix, matrices
 
 __all__ = ["BilinearBTTScore", "BilinearMLRScore", "BilinearScore"]

@@ -1,9 +1,8 @@
 """Scores that are dot products of projected queries and keys: standard, and with windows."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -18,20 +17,15 @@ from mlrforecast.nn.attention.score import (
     check_integer,
 )
 from mlrforecast.nn.cost import Convention, Cost, window_pairs
-from mlrforecast.ops import global_window_attention, sliding_window_attention, standard_attention
+from mlrforecast.ops import (
+    LogitScale,
+    global_window_attention,
+    logit_factor,
+    sliding_window_attention,
+    standard_attention,
+)
 
-__all__ = ["DotScore", "GlobalWindowScore", "LogitScale", "SlidingWindowScore", "StandardScore"]
-
-LogitScale: TypeAlias = Literal["inverse_sqrt_width", "mup"]
-"""Factor of a dot product of ``r`` columns: ``1 / sqrt(r)``, or ``8 / r`` for muP."""
-
-
-def logit_factor(width: int, logit_scale: LogitScale) -> float:
-    """Return the factor of a dot product of ``width`` columns."""
-    factors = {"inverse_sqrt_width": 1 / math.sqrt(width), "mup": 8 / width}
-    if logit_scale not in tuple(factors):
-        raise ValueError(f"`logit_scale` must be one of {', '.join(factors)}; got {logit_scale!r}.")
-    return factors[logit_scale]
+__all__ = ["DotScore", "GlobalWindowScore", "SlidingWindowScore", "StandardScore"]
 
 
 def default_window(length: int) -> int:

@@ -1,0 +1,59 @@
+"""Run the tests that need a GPU, and keep what came of each: CI has none, so this is the record.
+
+::
+
+    python benchmarks/gpu_tests.py benchmarks/results/gpu/tests.csv
+
+One row is one test with all its cases. The exit status is that of pytest.
+"""
+
+import csv
+import platform
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+import torch
+
+import mlrforecast
+
+FOLDERS = ("tests/ops", "tests/nn")
+OUTCOMES = ("passed", "skipped", "failed")
+
+
+class Outcomes:
+    """Counts of passed, skipped and failed cases of each test."""
+
+    def __init__(self) -> None:
+        self.counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count a case once: where it ran, or where setting it up ended it."""
+        if report.when == "call" or report.outcome != "passed":
+            self.counts[report.nodeid.split("[")[0]][report.outcome] += 1
+
+
+def main(path: Path) -> int:
+    """Run the tests and write the record."""
+    if not torch.cuda.is_available():
+        sys.exit("No CUDA device: there is nothing to record.")
+    outcomes = Outcomes()
+    status = pytest.main(["-m", "gpu", "-q", "-p", "no:cacheprovider", *FOLDERS], [outcomes])
+    where = {
+        "hardware": torch.cuda.get_device_name(),
+        "versions": f"python {platform.python_version()}, torch {torch.__version__}, "
+        f"mlrforecast {mlrforecast.__version__}",
+        "command": f"python benchmarks/gpu_tests.py {path.as_posix()}",
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["test", *OUTCOMES, *where], lineterminator="\n")
+        writer.writeheader()
+        for test, counts in sorted(outcomes.counts.items()):
+            writer.writerow({"test": test, **{name: counts[name] for name in OUTCOMES}, **where})
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
