@@ -1,4 +1,4 @@
-"""Every score, mixes of layers, options, positions and muP, as parameters of the forecaster."""
+"""Every score, mixes of layers, options and positions, as parameters of the forecaster."""
 
 import json
 from collections.abc import Callable
@@ -16,10 +16,8 @@ from torch import nn
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.errors import ModelFileError
-from mlrforecast.estimators import forecaster as module
 from mlrforecast.models import EncoderForecaster
-from mlrforecast.nn import MLRScore, attentions, mup_table
-from mlrforecast.training import TrainingOptions
+from mlrforecast.nn import MLRScore, attentions
 from tests.estimators.frames import CONTEXT, PREDICTION, TINY, long, wide
 from tests.estimators.test_files import edit
 
@@ -365,73 +363,3 @@ class Through(nn.Module):
 
     def forward(self, tokens: torch.Tensor, key_mask: torch.Tensor | None) -> torch.Tensor:
         return tokens
-
-
-class Scale(nn.Module):
-    """A backbone with a parameter of its own kind."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(8))
-
-    def forward(self, tokens: torch.Tensor, key_mask: torch.Tensor | None) -> torch.Tensor:
-        return tokens * self.scale
-
-
-class TestMup:
-    @pytest.mark.parametrize("name", NAMES)
-    def test_every_score_starts_and_trains_by_it(
-        self, monkeypatch: pytest.MonkeyPatch, name: str
-    ) -> None:
-        models = []
-        train = module.train
-
-        def record(model: Any, store: Any, options: TrainingOptions, **kwargs: Any) -> int:
-            assert options.parametrization == "mup"
-            models.append({key: value.clone() for key, value in model.state_dict().items()})
-            for row in mup_table(model, learning_rate=1.0):
-                value = model.get_parameter(row.name)
-                if row.init == "zeros":
-                    assert not value.any(), row.name
-                elif row.init == "normal" and value.numel() > 60:
-                    assert float(value.detach().std()) == pytest.approx(row.init_std, rel=0.5), (
-                        row.name
-                    )
-            return train(model, store, options, **kwargs)
-
-        monkeypatch.setattr(module, "train", record)
-        fitted = fitted_on(wide(), attention=name, parametrization="mup", width=16)
-        assert np.isfinite(fitted.predict().to_numpy()).all()
-        # The rate of the head, which moves in every step: at most the sum of the factors, 3.
-        (first,) = models
-        moved = fitted.model_.head.point.weight.detach() - first["head.point.weight"]
-        rate = 1e-3 * 768 / (CONTEXT * 16)
-        assert 0.5 * rate < float(moved.abs().max()) < 4 * rate
-
-    def test_before_training_the_forecast_is_the_centre(self) -> None:
-        frame = wide()
-        fitted = fitted_on(frame, parametrization="mup", learning_rate=1e-30, max_steps=1)
-        expected = frame.tail(CONTEXT).mean().to_numpy()
-        np.testing.assert_allclose(fitted.predict(), np.tile(expected, (PREDICTION, 1)), rtol=1e-4)
-
-    def test_the_seed_decides_the_start(self) -> None:
-        start = {"parametrization": "mup", "learning_rate": 1e-30, "max_steps": 1}
-        first, again, other = (
-            fitted_on(wide(), **start, seed=seed).model_.embedding.values.weight
-            for seed in (0, 0, 1)
-        )
-        assert torch.equal(first, again)
-        assert not torch.allclose(first, other)
-
-    def test_a_backbone_of_unknown_parameters_is_refused(self, no_training: None) -> None:
-        forecaster = MLRForecaster(**TINY, backbone=Scale(), parametrization="mup")
-        for call in (forecaster.check_parameters, lambda: forecaster.fit(wide())):
-            with pytest.raises(ValueError, match=r"`parametrization`='mup' .*`backbone.scale`"):
-                call()
-
-    def test_it_comes_back_from_a_file(self, tmp_path: Path) -> None:
-        fitted = fitted_on(wide(), parametrization="mup")
-        fitted.save(tmp_path / "model")
-        loaded = MLRForecaster.load(tmp_path / "model")
-        assert loaded.parametrization == "mup"
-        assert loaded.predict(wide()).equals(fitted.predict())

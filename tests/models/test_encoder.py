@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from mlrforecast.data import ForecastBatch
 from mlrforecast.models import EncoderConfig, EncoderForecaster
+from mlrforecast.nn import attentions
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -137,6 +138,17 @@ def test_attentions_differ_and_one_level_is_standard() -> None:
         outputs[name] = both(model, x)
     torch.testing.assert_close(outputs["one"], both(standard, x), atol=1e-5, rtol=0)
     assert (outputs["three"] - both(standard, x)).abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("attention", list(attentions))
+def test_tokens_see_those_before_and_after_them(attention: str) -> None:
+    model = model_of(attention=attention)
+    tokens = torch.randn(1, 6, 16)
+    for changed, seen in ((-1, -2), (0, 1)):
+        moved = tokens.clone()
+        moved[:, changed] += torch.randn(16)
+        difference = model.backbone(moved) - model.backbone(tokens)
+        assert difference[:, seen].abs().max() > 1e-4
 
 
 @pytest.mark.parametrize("fields", SETTINGS)
