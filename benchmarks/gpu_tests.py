@@ -44,7 +44,7 @@ def main(path: Path) -> int:
         "hardware": torch.cuda.get_device_name(),
         "versions": f"python {platform.python_version()}, torch {torch.__version__}, "
         f"mlrforecast {mlrforecast.__version__}",
-        "command": f"python benchmarks/gpu_tests.py {path.as_posix()}",
+        "command": f"python benchmarks/gpu_tests.py benchmarks/results/gpu/{path.name}",
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:

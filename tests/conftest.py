@@ -148,6 +148,13 @@ def seeded() -> Iterator[None]:
     np.random.set_state(numpy_state)  # noqa: NPY002
 
 
+@pytest.fixture
+def own_errors(request: pytest.FixtureRequest) -> None:
+    """Ask for it where wrong types or shapes go in: the shape checker would speak first."""
+    if request.config.getoption("--jaxtyping-packages", default=None):
+        pytest.skip("tests our own message, and the shape checker speaks first")
+
+
 @pytest.fixture(scope="session")
 def shared_file() -> Callable[[str], Path]:
     """Find a file of the shared folder by name, at any depth, plain or ``.xz``."""

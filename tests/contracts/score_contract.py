@@ -298,11 +298,13 @@ class ScoreContract:
         x = draw(2, 37, WIDTH)
         key_mask = torch.arange(37).expand(2, -1) >= torch.tensor([[0], [20]])
         exact = with_input_gradient(layer, x, key_mask)
+        # bfloat16 rounds more than the GPU adds, so there the CPU sets what is allowed.
+        here = with_input_gradient(self.layer(dtype=dtype, **options), x.to(dtype), key_mask)
         there = self.layer(dtype=dtype, **options).cuda()
         values = with_input_gradient(there, x.to("cuda", dtype), key_mask.cuda())
-        tolerance = 1e-5 if dtype == torch.float32 else 0.05
-        for value, wanted in zip(values, exact, strict=True):
-            assert (value.cpu().double() - wanted).norm() <= tolerance * wanted.norm()
+        for value, cpu, wanted in zip(values, here, exact, strict=True):
+            allowed = max(1e-5 * wanted.norm(), 2 * (cpu.double() - wanted).norm())
+            assert (value.cpu().double() - wanted).norm() <= allowed
 
     @pytest.mark.gpu
     @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -333,7 +335,7 @@ def with_input_gradient(
     layer: StructuredAttention, x: Tensor, key_mask: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Return the output and the gradient of a fixed weighted sum of it."""
-    x = x.requires_grad_()
+    x = x.detach().requires_grad_()
     out = layer(x, key_mask)
     weights = draw(*out.shape, seed=77).to(out.device, out.dtype)
     (gradient,) = torch.autograd.grad((out * weights).sum(), x)

@@ -254,13 +254,7 @@ def test_the_loss_of_a_low_precision_model_is_in_float32() -> None:
 # Bad input.
 
 
-@pytest.fixture
-def unchecked(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--jaxtyping-packages", default=None):
-        pytest.skip("the shape checker refuses wrong types before the code under test does")
-
-
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("own_errors")
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [
@@ -284,7 +278,7 @@ def test_wrong_calls(arguments: tuple[Any, ...], error: type[Exception], words: 
         model_of()(*arguments)
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("own_errors")
 def test_wrong_targets() -> None:
     model = model_of()
     with pytest.raises(ValueError, match="`targets` must lie in 0 to 6, got 7"):
@@ -293,7 +287,7 @@ def test_wrong_targets() -> None:
         model.loss(text(), text()[:, 1:])
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("own_errors")
 @pytest.mark.parametrize(
     ("fields", "error", "words"),
     [
@@ -324,7 +318,7 @@ def test_wrong_fields(fields: dict[str, Any], error: type[Exception], words: str
         config_of(**{"attention_options": None, **fields})
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("own_errors")
 def test_options_become_plain() -> None:
     options = {
         "ranks": [np.int64(2), 2],

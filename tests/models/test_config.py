@@ -10,10 +10,7 @@ import pytest
 from mlrforecast.models import EncoderConfig
 
 
-@pytest.fixture(autouse=True)
-def unchecked(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--jaxtyping-packages", default=None):
-        pytest.skip("the shape checker refuses wrong types before the code under test does")
+pytestmark = pytest.mark.usefixtures("own_errors")
 
 
 def config_of(**fields: Any) -> EncoderConfig:

@@ -492,9 +492,8 @@ def test_bad_arguments_are_named() -> None:
         count_flops(regressor, 3)
 
 
-def test_wrong_types_are_named(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--jaxtyping-packages", default=None):
-        pytest.skip("the shape checker refuses wrong types before the code under test does")
+@pytest.mark.usefixtures("own_errors")
+def test_wrong_types_are_named() -> None:
     for call, error, message in (
         (lambda: count_flops(nn.ReLU(), 3, convention="dense"), ValueError, "`convention` must be"),
         (lambda: count_flops("model", 9), TypeError, "`model` must be a torch.nn.Module"),

@@ -217,13 +217,7 @@ def test_blocks_that_move_have_no_cache() -> None:
         model.new_cache()
 
 
-@pytest.fixture
-def unchecked(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--jaxtyping-packages", default=None):
-        pytest.skip("the shape checker refuses wrong types before the code under test does")
-
-
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("own_errors")
 @pytest.mark.parametrize(
     ("arguments", "error", "words"),
     [

@@ -234,13 +234,7 @@ def test_tokens_of_values_hold_nothing_else() -> None:
 # Bad input.
 
 
-@pytest.fixture
-def unchecked(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--jaxtyping-packages", default=None):
-        pytest.skip("the shape checker refuses wrong types before the code under test does")
-
-
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("own_errors")
 def test_wrong_points() -> None:
     model, (xs, ys) = model_of(), points(POINTS + 1)
     for wrong in (xs[0], xs[..., :2], xs[:, :0]):
@@ -257,7 +251,7 @@ def test_wrong_points() -> None:
         model(xs[:, 1:], ys[:, 1:], indices=[0, 1.5])
 
 
-@pytest.mark.usefixtures("unchecked")
+@pytest.mark.usefixtures("own_errors")
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

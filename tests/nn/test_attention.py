@@ -115,6 +115,7 @@ def test_default_ranks_use_every_column(head_width: int) -> None:
         ({"attention": "bilinear_btt", "tensor_rank": 0}, "at least 1, got 0"),
     ],
 )
+@pytest.mark.usefixtures("own_errors")
 def test_wrong_arguments_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         StructuredAttention(**{"width": WIDTH, "num_heads": HEADS, **options})

@@ -365,10 +365,7 @@ def test_a_shared_module_has_one_row() -> None:
         ("hidden", True, "`fan_in` must be an integer"),
     ],
 )
-def test_a_wrong_rule_is_told(
-    kind: Any, fan_in: Any, message: str, request: pytest.FixtureRequest
-) -> None:
-    if request.config.getoption("--jaxtyping-packages", default=None):
-        pytest.skip("the run-time checker of annotations refuses it first")
+@pytest.mark.usefixtures("own_errors")
+def test_a_wrong_rule_is_told(kind: Any, fan_in: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         MupRule(kind, fan_in)
