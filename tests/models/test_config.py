@@ -9,7 +9,6 @@ import pytest
 
 from mlrforecast.models import EncoderConfig
 
-
 pytestmark = pytest.mark.usefixtures("own_errors")
 
 
