@@ -1,6 +1,6 @@
 """What was decided on the quirks of the published MLR attention, by their number in its notes.
 
-The table in ``mlrforecast/ops/README.md`` says the same in words.
+The table in ``docs/published-code.md`` says the same in words.
 """
 
 from typing import Any
