@@ -142,6 +142,17 @@ def test_wrong_calls_are_refused(built: dict[str, Any], called: dict[str, Any], 
         layer(torch.zeros(1, STEPS, WIDTH), **{name: values[name] for name in called})
 
 
+@pytest.mark.usefixtures("own_errors")
+@pytest.mark.parametrize("attention", ["bilinear", "mlr", "standard"])
+def test_inputs_of_another_shape_are_refused(attention: str) -> None:
+    layer = layer_of(attention)
+    for x in (torch.zeros(STEPS, WIDTH), torch.zeros(1, STEPS, WIDTH + 1)):
+        with pytest.raises(ValueError, match=r"`x` must have the shape \(B, T, D\) with .* D=16"):
+            layer(x)
+    with pytest.raises(ValueError, match=r"`context` must have the shape .* the batch B=1 of `x`"):
+        layer_of("standard")(torch.zeros(1, STEPS, WIDTH), context=torch.zeros(2, STEPS, WIDTH))
+
+
 def test_block_ids_and_a_cache_do_not_go_together() -> None:
     layer = layer_of("mlr", causal=True, context_length=STEPS)
     ids = torch.zeros(3, STEPS, dtype=torch.int64)

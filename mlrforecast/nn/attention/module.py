@@ -167,6 +167,7 @@ class StructuredAttention(nn.Module):
         """
         partition = {"block_ids": block_ids, "query_block_ids": query_block_ids}
         given = {name: ids for name, ids in partition.items() if ids is not None}
+        self._check_shapes(x, context)
         self._check_call(context is not None, set(given), cache)
         x = self.score.prepare(x)
         source = x if context is None else self.score.prepare(context)
@@ -190,6 +191,17 @@ class StructuredAttention(nn.Module):
             out = cache.attend(q, k, v, key_mask)
         mixed: Tensor = self.output(out.transpose(1, 2).flatten(-2))
         return mixed
+
+    def _check_shapes(self, x: Tensor, context: Tensor | None) -> None:
+        """Check that what goes in are sequences of the layer's width, of one batch."""
+        width = self.score.heads.width
+        for name, value in (("x", x), ("context", x if context is None else context)):
+            if value.ndim != 3 or value.shape[-1] != width or len(value) != len(x):
+                raise ValueError(
+                    f"`{name}` must have the shape (B, T, D) with the model width D={width}"
+                    f"{'' if name == 'x' else f' and the batch B={len(x)} of `x`'}, "
+                    f"got {tuple(value.shape)}."
+                )
 
     def _check_call(self, crosses: bool, given: set[str], cache: LayerCache | None) -> None:
         """Check that the arguments of one call go together."""
