@@ -238,14 +238,14 @@ class ScoreContract:
     def test_a_cache_keeps_what_is_read_and_no_more(self) -> None:
         layer = self.layer(causal=True, **self.cached)
         cache = LayerCache(layer.score)
-        for at in range(24):
-            layer(draw(2, 1, WIDTH, seed=at), cache=cache)
+        for at, count in enumerate([7, 9, *[1] * 10]):
+            layer(draw(2, count, WIDTH, seed=at), cache=cache)
             for keys, reach in zip(cache.keys, layer.score.reaches(), strict=True):
                 assert keys.shape[2] == cache.length - reach.first(cache.length)
-        tensors = [*cache.keys, cache.values]
-        assert cache.num_bytes == sum(x.numel() * 8 for x in tensors)
-        for x in tensors:
-            assert x.untyped_storage().nbytes() == x.numel() * 8, "it holds on to dropped steps"
+            tensors = [*cache.keys, cache.values]
+            assert cache.num_bytes == sum(x.numel() * 8 for x in tensors)
+            for x in tensors:
+                assert x.untyped_storage().nbytes() == x.numel() * 8, "it holds on to what it drops"
 
     def test_a_cache_needs_a_causal_layer_and_one_batch(self) -> None:
         layer = self.layer(**self.cached)
@@ -256,6 +256,20 @@ class ScoreContract:
         layer(draw(2, 2, WIDTH), cache=cache)
         with pytest.raises(ValueError, match="2 sequences"):
             layer(draw(3, 2, WIDTH), cache=cache)
+        with pytest.raises(ValueError, match="`cache` was made for another layer"):
+            self.layer(causal=True, **self.cached)(draw(2, 2, WIDTH), cache=cache)
+
+    @pytest.mark.usefixtures("own_errors")
+    def test_a_call_that_fails_leaves_the_cache_as_it_was(self) -> None:
+        layer = self.layer(causal=True, **self.cached)
+        cache = LayerCache(layer.score)
+        x = draw(2, 9, WIDTH)
+        layer(x[:, :4], cache=cache)
+        for wrong in (torch.ones(2, 4, dtype=torch.bool), torch.ones(2, 5)):
+            with pytest.raises(ValueError, match="`key_mask` must be a bool tensor of shape"):
+                layer(x[:, 4:], wrong, cache=cache)
+        assert cache.length == 4
+        close(layer(x[:, 4:], cache=cache), layer(x)[:, 4:])
 
     # The rest.
 

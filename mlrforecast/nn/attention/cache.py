@@ -25,6 +25,8 @@ class LayerCache:
     ----------
     length : int
         Steps seen so far.
+    score : Score
+        The score it was made for.
 
     Examples
     --------
@@ -41,7 +43,7 @@ class LayerCache:
 
     def __init__(self, score: Score) -> None:
         self.length = 0
-        self._score = score
+        self.score = score
         self._reaches = score.reaches()
         self._keys: list[Tensor] = []
         self._values: Tensor | None = None
@@ -85,19 +87,18 @@ class LayerCache:
         Tensor of shape (B, H, T, V)
         """
         self._check_batch(q)
-        new_keys = k.split([reach.columns for reach in self._reaches], -1)
-        self._extend_mask(key_mask, v)
-        if self._values is None:
-            self._keys, self._values = list(new_keys), v
-        else:
-            pairs = zip(self._keys, new_keys, strict=True)
-            self._keys = [torch.cat(pair, 2) for pair in pairs]
-            self._values = torch.cat([self._values, v], 2)
-        self.length += q.shape[2]
-        out = self._score.attend_step(
-            Step(q=q, keys=self.keys, v=self._values, key_mask=self._key_mask, length=self.length)
-        )
-        self._forget()
+        mask = self._extended_mask(key_mask, v)
+        # Copies: a slice of columns would hold on to all the others.
+        new = [x.contiguous() for x in k.split([reach.columns for reach in self._reaches], -1)]
+        keys, values = new, v
+        if self._values is not None:
+            keys = [torch.cat(pair, 2) for pair in zip(self._keys, new, strict=True)]
+            values = torch.cat([self._values, v], 2)
+        length = self.length + q.shape[2]
+        step = Step(q=q, keys=tuple(keys), v=values, key_mask=mask, length=length)
+        out = self.score.attend_step(step)
+        # Only now: a call that fails leaves the cache as it was.
+        self._keep(keys, values, mask, length)
         return out
 
     def _check_batch(self, q: Tensor) -> None:
@@ -108,29 +109,32 @@ class LayerCache:
                 f"{q.shape[0]}. Make a new cache for each batch."
             )
 
-    def _extend_mask(self, key_mask: Tensor | None, v: Tensor) -> None:
-        """Add the mask of new steps, once any step is padding."""
+    def _extended_mask(self, key_mask: Tensor | None, v: Tensor) -> Tensor | None:
+        """Return the mask with that of the new steps, once any step is padding."""
         if key_mask is None and self._key_mask is None:
-            return
-        if self._key_mask is None:
-            kept = 0 if self._values is None else self._values.shape[2]
-            self._key_mask = torch.ones(len(v), kept, dtype=torch.bool, device=v.device)
+            return None
+        num_new = v.shape[2]
         if key_mask is None:
-            key_mask = torch.ones(len(v), v.shape[2], dtype=torch.bool, device=v.device)
-        self._key_mask = torch.cat([self._key_mask, key_mask], 1)
+            key_mask = torch.ones(len(v), num_new, dtype=torch.bool, device=v.device)
+        if key_mask.dtype != torch.bool or tuple(key_mask.shape) != (len(v), num_new):
+            raise ValueError(
+                f"`key_mask` must be a bool tensor of shape (B, T) = {(len(v), num_new)}, for the "
+                f"new steps; got {key_mask.dtype} of shape {tuple(key_mask.shape)}."
+            )
+        earlier = self._key_mask
+        if earlier is None:
+            kept = 0 if self._values is None else self._values.shape[2]
+            earlier = torch.ones(len(v), kept, dtype=torch.bool, device=v.device)
+        return torch.cat([earlier, key_mask], 1)
 
-    def _forget(self) -> None:
-        """Drop keys and values that the next step no longer reads."""
-        assert self._values is not None
-        firsts = [reach.first(self.length) for reach in self._reaches]
-        self._keys = [
-            _newest(keys, self.length - first, 2)
-            for keys, first in zip(self._keys, firsts, strict=True)
-        ]
-        kept = self.length - self._score.first_value(self.length)
-        self._values = _newest(self._values, kept, 2)
-        if self._key_mask is not None:
-            self._key_mask = _newest(self._key_mask, kept, 1)
+    def _keep(self, keys: list[Tensor], values: Tensor, mask: Tensor | None, length: int) -> None:
+        """Keep what the next step may read, and drop the rest."""
+        firsts = [reach.first(length) for reach in self._reaches]
+        kept = length - self.score.first_value(length)
+        self._keys = [_newest(x, length - first, 2) for x, first in zip(keys, firsts, strict=True)]
+        self._values = _newest(values, kept, 2)
+        self._key_mask = None if mask is None else _newest(mask, kept, 1)
+        self.length = length
 
 
 def _newest(x: Tensor, count: int, dim: int) -> Tensor:

@@ -213,6 +213,10 @@ class StructuredAttention(nn.Module):
                 "`cache` is for causal self-attention over blocks of fixed sizes: build the layer "
                 "with causal=True, and leave out `context` and block ids."
             )
+        if cache is not None and cache.score is not self.score:
+            raise ValueError(
+                "`cache` was made for another layer: make one with LayerCache(layer.score)."
+            )
         if not crosses:
             if "query_block_ids" in given:
                 raise ValueError("`query_block_ids` belong to a `context`, which was not given.")
