@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Real
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ class Sampler:
         top_k: int | None,
         generator: torch.Generator | None,
     ) -> None:
-        if not (isinstance(temperature, int | float) and 0 <= temperature < math.inf):
+        if not (isinstance(temperature, Real | float) and 0 <= temperature < math.inf):
             raise ValueError(
                 f"`temperature` must be a finite number of at least 0, got {temperature!r}. "
                 "At 0 the likeliest token is taken."
@@ -39,12 +40,16 @@ class Sampler:
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Return one token for each row, (B, 1)."""
+        if not logits.isfinite().all():
+            raise FloatingPointError("The logits are not finite: the model has diverged.")
         if self.temperature == 0:
             return logits.argmax(-1, keepdim=True)
         assert self.generator is not None
         likeliest, tokens = logits.topk(self.top_k)
         precise = torch.promote_types(logits.dtype, torch.float32)
-        weights = (likeliest.to(precise) / self.temperature).softmax(-1)
+        # Below the largest, so that no temperature makes a logit infinite.
+        below = likeliest.to(precise) - likeliest[..., :1].to(precise)
+        weights = (below / self.temperature).softmax(-1)
         # On the device of the generator, so that one seed gives one text on any other.
         weights = weights.to(self.generator.device)
         chosen = torch.multinomial(weights, 1, generator=self.generator)

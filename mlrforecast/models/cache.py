@@ -1,5 +1,8 @@
 """What a whole model remembers between the steps of a generation."""
 
+import copy
+from typing import Any
+
 from mlrforecast.nn import Encoder, LayerCache
 
 __all__ = ["ModelCache"]
@@ -52,6 +55,12 @@ class ModelCache:
     def __init__(self, encoder: Encoder) -> None:
         self.layers: tuple[LayerCache, ...] = tuple(encoder.new_cache())
         self._encoder = encoder
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ModelCache":
+        # The model is the same one, and layers share their tensors until they go on.
+        other = copy.copy(self)
+        other.layers = tuple(copy.deepcopy(layer, memo) for layer in self.layers)
+        return other
 
     @property
     def length(self) -> int:

@@ -232,6 +232,8 @@ class CausalLM(nn.Module):
         logits = self(tokens, key_mask, block_ids=block_ids)
         targets = targets.long()
         if key_mask is not None:
+            if not key_mask.any():
+                raise ValueError("`key_mask` must be True for at least one token, got none.")
             logits, targets = logits[key_mask], targets[key_mask]
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return functional.cross_entropy(
@@ -304,6 +306,11 @@ class CausalLM(nn.Module):
             )
         # The last token that is drawn is not read.
         self._check_places(tokens.shape[1] + max_new_tokens - 1)
+        if self.config.vocabulary_size - 1 > torch.iinfo(tokens.dtype).max:
+            raise ValueError(
+                f"`tokens` must be of a type that holds every token up to "
+                f"{self.config.vocabulary_size - 1}, got {tokens.dtype}. Use torch.int64."
+            )
         cache, pieces = self.new_cache(), [tokens]
         with evaluating(self):
             for _ in range(max_new_tokens):

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -189,6 +190,7 @@ class EncoderForecaster(nn.Module):
         quantiles : Tensor of shape (B, F, C, Q), or None
             Quantiles in the order of ``config.quantile_levels``, if the loss has them.
         """
+        self._check_shapes(past_target, past_observed)
         num_channels = past_target.shape[-1]
         observed = None if past_observed is None else _fold(past_observed)
         normal = instance_normalise(_fold(past_target), observed)
@@ -199,6 +201,23 @@ class EncoderForecaster(nn.Module):
             return point, None
         scale, loc = normal.scale.unsqueeze(-1), normal.loc.unsqueeze(-1)
         return point, _unfold(quantiles * scale + loc, num_channels)
+
+    def _check_shapes(self, past_target: Tensor, past_observed: Tensor | None) -> None:
+        """Check that there is one whole context: of a longer one the newest steps would be lost."""
+        length = self.config.context_length
+        if past_target.ndim != 3 or past_target.shape[1] != length:
+            raise ValueError(
+                f"`past_target` must have the shape (B, T, C) with T={length} steps "
+                f"(`context_length`), got {tuple(past_target.shape)}."
+            )
+        if past_observed is None:
+            return
+        if past_observed.dtype != torch.bool or past_observed.shape != past_target.shape:
+            raise ValueError(
+                "`past_observed` must be a bool tensor of the shape of `past_target`, "
+                f"{tuple(past_target.shape)}; got {past_observed.dtype} of shape "
+                f"{tuple(past_observed.shape)}."
+            )
 
     def loss(self, batch: ForecastBatch) -> Float[Tensor, ""]:
         """Return the training loss of a batch.

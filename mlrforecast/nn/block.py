@@ -12,7 +12,14 @@ from mlrforecast.nn.linear import OutputLinear
 
 __all__ = ["Encoder", "EncoderBlock", "attention_of_layers"]
 
-COMMON_OPTIONS = ("context_length", "head_width", "num_kv_heads", "qk_norm", "rotary")
+COMMON_OPTIONS = (
+    "attention_dropout",
+    "context_length",
+    "head_width",
+    "num_kv_heads",
+    "qk_norm",
+    "rotary",
+)
 """Options that a layer takes whatever its score."""
 
 
@@ -234,6 +241,11 @@ class Encoder(nn.Module):
             Encoded tokens.
         """
         caches = [None] * len(self.blocks) if cache is None else cache
+        if len(caches) != len(self.blocks):
+            raise ValueError(
+                f"`cache` must hold one LayerCache for each of the {len(self.blocks)} blocks, got "
+                f"{len(caches)}."
+            )
         for block, kept in zip(self.blocks, caches, strict=True):
             tokens = block(tokens, key_mask, block_ids=block_ids, cache=kept)
         encoded: Tensor = self.norm(tokens)

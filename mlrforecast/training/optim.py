@@ -1,5 +1,6 @@
 """The optimiser of a parametrisation, standard or muP."""
 
+import math
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -93,8 +94,8 @@ def build_optimizer(
     Raises
     ------
     ValueError
-        If the parametrisation is unknown, or muP does not know a parameter or finds one in
-        float16, which has no epsilon so small.
+        If a number is negative or not finite, the parametrisation is unknown, or muP does not
+        know a parameter or finds one in float16, which has no epsilon so small.
 
     Examples
     --------
@@ -109,6 +110,9 @@ def build_optimizer(
             f"`parametrization` must be one of {', '.join(get_args(Parametrization))}, got "
             f"{parametrization!r}."
         )
+    for name, value in (("learning_rate", learning_rate), ("weight_decay", weight_decay)):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"`{name}` must be a finite number of at least 0, got {value!r}.")
     if parametrization == "mup":
         _check_epsilon(model)
         groups = mup_groups(model, learning_rate, weight_decay)

@@ -274,7 +274,7 @@ class ScoreContract:
     # The rest.
 
     def test_dropout_drops_weights_in_training_only(self) -> None:
-        layer = self.layer(dropout=0.5)
+        layer = self.layer(attention_dropout=0.5)
         x = draw(2, NUM_STEPS, WIDTH)
         close(layer(x), self.layer()(x))
         layer.train()

@@ -222,3 +222,18 @@ def test_a_backbone_of_ones_own() -> None:
 def test_levels_and_heads_are_checked_with_the_encoder(fields: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         EncoderForecaster(config_of(**fields))
+
+
+@pytest.mark.usefixtures("own_errors")
+def test_a_context_of_another_length_is_refused() -> None:
+    """Of a longer one the newest steps would be in no token."""
+    model = EncoderForecaster(
+        EncoderConfig(context_length=48, prediction_length=4, patch_length=4, patch_stride=4)
+    )
+    for shape in ((1, 49, 1), (1, 47, 1), (1, 48)):
+        with pytest.raises(ValueError, match=r"`past_target` must have the shape .* T=48 steps"):
+            model(torch.zeros(*shape))
+    x = torch.zeros(1, 48, 1)
+    for observed in (torch.ones(1, 48, 1), torch.ones(1, 47, 1, dtype=torch.bool)):
+        with pytest.raises(ValueError, match="`past_observed` must be a bool tensor"):
+            model(x, observed)

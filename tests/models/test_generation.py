@@ -1,14 +1,16 @@
 """Generation: steps equal the whole text for every score, and draws follow the logits."""
 
+import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from mlrforecast.models import CausalLM, ModelCache
+from mlrforecast.models import CausalLM, CausalLMConfig, ModelCache
 from tests.models.generation_cases import (
     CONTEXT,
     PAST,
@@ -238,3 +240,44 @@ def test_blocks_that_move_have_no_cache() -> None:
 def test_wrong_calls(arguments: dict[str, Any], error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         model_of("mlr").generate(**{"tokens": text(), "max_new_tokens": 2, **arguments})
+
+
+def test_a_cache_may_branch() -> None:
+    """Two texts that begin alike go on from copies of one cache, as a beam search does."""
+    model = model_of("mlr")
+    start = torch.tensor([[1, 2, 3, 4, 5]])
+    cache = model.new_cache()
+    model(start, cache=cache)
+    for branch in (torch.tensor([[6, 7]]), torch.tensor([[8, 9]])):
+        logits = model(branch, cache=copy.deepcopy(cache))
+        whole = model(torch.cat([start, branch], 1))[:, 5:]
+        torch.testing.assert_close(logits, whole, rtol=0, atol=1e-5)
+    assert cache.length == 5
+
+
+def test_tokens_of_a_type_too_small_are_refused() -> None:
+    model = CausalLM(
+        CausalLMConfig(
+            vocabulary_size=300, context_length=8, width=8, num_heads=1, positions="none"
+        )
+    )
+    with pytest.raises(ValueError, match=r"holds every token up to 299, got torch.uint8"):
+        model.generate(torch.zeros(1, 2, dtype=torch.uint8), 2)
+
+
+def test_a_tiny_temperature_takes_the_likeliest_token() -> None:
+    model = model_of("standard")
+    start = torch.tensor([[1, 2, 3]])
+    generator = torch.Generator().manual_seed(0)
+    cold = model.generate(start, 4, temperature=1e-40, generator=generator)
+    assert torch.equal(cold, model.generate(start, 4, temperature=0))
+    warm = model.generate(start, 2, temperature=np.float32(0.5), generator=generator)
+    assert warm.shape == (1, 5)
+
+
+def test_logits_that_are_no_numbers_are_an_error() -> None:
+    model = model_of("standard")
+    with torch.no_grad():
+        model.head.weight[3] = torch.nan
+    with pytest.raises(FloatingPointError, match="logits are not finite"):
+        model.generate(torch.tensor([[1, 2]]), 2, temperature=0)

@@ -94,7 +94,7 @@ def test_default_ranks_use_every_column(head_width: int) -> None:
         ({"num_kv_heads": 3}, r"`num_kv_heads` must divide `num_heads` \(2\), got 3"),
         ({"head_width": 0}, "`head_width` must be at least 1, got 0"),
         ({"qk_width": 0}, "`qk_width` must be at least 1, got 0"),
-        ({"dropout": 1.0}, r"`dropout` must lie in \[0, 1\), got 1.0"),
+        ({"attention_dropout": 1.0}, r"`attention_dropout` must lie in \[0, 1\), got 1.0"),
         ({"context_length": 0}, "`context_length` must be at least 1, got 0"),
         ({"ranks": (4, 2)}, r"`ranks` must sum to the head width 8, got \(4, 2\) \(sum 6\)"),
         ({"block_sizes": (None, 4)}, "one entry for each of the 3 ranks"),
@@ -119,6 +119,28 @@ def test_default_ranks_use_every_column(head_width: int) -> None:
 def test_wrong_arguments_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         StructuredAttention(**{"width": WIDTH, "num_heads": HEADS, **options})
+
+
+@pytest.mark.usefixtures("own_errors")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"causal": "no"},
+        {"bias": 1},
+        {"newest_whole": "no"},
+        {"attention_dropout": "much"},
+        {"attention_dropout": True},
+        {"ranks": 4},
+        {"attention": "bilinear_mlr", "ranks": 4},
+        {"attention": "global_window", "ranks": 3},
+        {"attention": "global_window", "ranks": (1.5, 2)},
+        {"ranks": ("a", 4)},
+    ],
+)
+def test_wrong_types_are_named(options: dict[str, Any]) -> None:
+    name = next(key for key in options if key != "attention")
+    with pytest.raises(TypeError, match=f"`{name}"):
+        StructuredAttention(WIDTH, HEADS, **options)
 
 
 @pytest.mark.parametrize(

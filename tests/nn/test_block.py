@@ -82,6 +82,27 @@ def test_options_that_no_layer_takes_are_refused(
         attention_of_layers(attention, options, 2)
 
 
+def test_each_block_has_a_cache_of_its_own() -> None:
+    options = {"context_length": 9}
+    encoder = Encoder(
+        16, 2, num_layers=2, hidden_width=24, causal=True, attention_options=options
+    ).eval()
+    x = torch.randn(1, 3, 16)
+    with pytest.raises(ValueError, match="one LayerCache for each of the 2 blocks, got 1"):
+        encoder(x, cache=encoder.new_cache()[:1])
+    with pytest.raises(ValueError, match="`cache` was made for another layer"):
+        encoder(x, cache=encoder.new_cache()[::-1])
+
+
+def test_attention_dropout_reaches_the_layers() -> None:
+    options = {"attention_dropout": 0.5}
+    encoder = Encoder(16, 2, num_layers=1, hidden_width=24, attention_options=options)
+    x = torch.randn(1, 9, 16)
+    assert not torch.equal(encoder(x), encoder(x))
+    encoder.eval()
+    assert torch.equal(encoder(x), encoder(x))
+
+
 def test_without_bias_no_map_and_no_norm_has_one() -> None:
     encoder = Encoder(16, 2, num_layers=1, hidden_width=24, bias=False)
     assert not [name for name, _ in encoder.named_parameters() if "bias" in name]

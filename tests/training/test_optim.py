@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from mlrforecast.models import CausalLM, CausalLMConfig
-from mlrforecast.nn import initialise_mup, mup_table
+from mlrforecast.nn import EncoderBlock, initialise_mup, mup_table
 from mlrforecast.training import build_optimizer, mup_groups
 
 pytestmark = pytest.mark.usefixtures("seeded")
@@ -130,3 +130,15 @@ def test_half_precision_without_room_for_epsilon_is_refused_and_bfloat16_trains(
         loss_of(model).backward()
         optimizer.step()
     assert all(p.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("parametrization", ["standard", "mup"])
+def test_negative_and_infinite_rates_are_refused(parametrization: str) -> None:
+    block = EncoderBlock(16, 2, hidden_width=24)
+    for options in ({"learning_rate": -1.0}, {"learning_rate": float("nan")}):
+        with pytest.raises(ValueError, match="`learning_rate` must be a finite number"):
+            build_optimizer(block, **options, parametrization=parametrization)
+    with pytest.raises(ValueError, match=r"`weight_decay` .* of at least 0, got -1.0"):
+        build_optimizer(
+            block, learning_rate=1e-3, weight_decay=-1.0, parametrization=parametrization
+        )

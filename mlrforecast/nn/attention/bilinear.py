@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from mlrforecast.nn.attention.mlr import default_ranks
-from mlrforecast.nn.attention.score import Heads, Score, attentions, check_count
+from mlrforecast.nn.attention.score import Heads, Score, attentions, check_count, check_counts
 from mlrforecast.nn.cost import Convention, Cost
 from mlrforecast.ops import (
     LogitScale,
@@ -244,7 +244,7 @@ class BilinearMLRScore(Score):
     ) -> None:
         super().__init__(heads)
         ranks = default_ranks(heads.head_width) if ranks is None else ranks
-        self.ranks = tuple(check_count(rank, f"ranks[{lvl}]") for lvl, rank in enumerate(ranks))
+        self.ranks = check_counts(ranks, "ranks")
         if not self.ranks:
             raise ValueError("`ranks` must hold at least one rank, got none.")
         counts = [2**lvl for lvl in range(len(self.ranks))] if num_blocks is None else num_blocks

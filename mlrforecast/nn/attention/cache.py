@@ -1,5 +1,8 @@
 """What a layer remembers between the steps of a generation."""
 
+import copy
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -64,6 +67,10 @@ class LayerCache:
         """Bytes of all that is kept."""
         kept = [*self._keys, self._values, self._key_mask]
         return sum(x.numel() * x.element_size() for x in kept if x is not None)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "LayerCache":
+        # Tensors are replaced and never written to, so that branches of a text may share them.
+        return copy.copy(self)
 
     def attend(
         self,

@@ -14,6 +14,7 @@ from mlrforecast.nn.attention.score import (
     Step,
     attentions,
     check_count,
+    check_counts,
     check_integer,
 )
 from mlrforecast.nn.cost import Convention, Cost, window_pairs
@@ -239,10 +240,11 @@ class GlobalWindowScore(DotScore):
     ) -> None:
         if ranks is None:
             ranks = (heads.head_width - heads.head_width // 2, heads.head_width // 2)
-        if len(ranks) != 2 or min(ranks) < 1:
+        ranks = check_counts(ranks, "ranks")
+        if len(ranks) != 2:
             raise ValueError(
-                "`ranks` of attention='global_window' must be two integers of at least 1, for all "
-                f"steps and for the window, got {tuple(ranks)}."
+                "`ranks` of attention='global_window' must be two integers, for all "
+                f"steps and for the window, got {ranks}."
             )
         super().__init__(heads, qk_width=sum(ranks))
         if combine not in ("mean", "sum"):

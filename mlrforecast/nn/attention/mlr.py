@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from mlrforecast.nn.attention.dot import DotScore, check_window, fixed_window, window_of
-from mlrforecast.nn.attention.score import Heads, Reach, Step, attentions
+from mlrforecast.nn.attention.score import Heads, Reach, Step, attentions, check_counts
 from mlrforecast.nn.cost import window_pairs
 from mlrforecast.ops import (
     Levels,
@@ -100,7 +100,9 @@ class MLRScore(DotScore):
         unshared: Literal["mask", "zero"] = "mask",
     ) -> None:
         super().__init__(heads, qk_width=qk_width)
-        self.ranks = default_ranks(self.qk_width) if ranks is None else tuple(ranks)
+        self.ranks = default_ranks(self.qk_width)
+        if ranks is not None:
+            self.ranks = check_counts(ranks, "ranks")
         if sum(self.ranks) != self.qk_width:
             raise ValueError(
                 f"`ranks` must sum to the head width {self.qk_width}, got {self.ranks} "
@@ -110,6 +112,8 @@ class MLRScore(DotScore):
         level_scales(self.ranks, level_scale)
         if unshared not in ("mask", "zero"):
             raise ValueError(f"`unshared` must be one of mask, zero; got {unshared!r}.")
+        if newest_whole is not None and not isinstance(newest_whole, bool):
+            raise TypeError(f"`newest_whole` must be True, False or None, got {newest_whole!r}.")
         self.sections = self.ranks
         self.block_sizes = block_sizes
         self.num_blocks = num_blocks

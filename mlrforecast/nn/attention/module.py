@@ -1,6 +1,7 @@
 """The attention module that every model uses, whatever the score."""
 
 import inspect
+from numbers import Real
 from typing import Any
 
 from jaxtyping import Bool, Float, Int
@@ -39,8 +40,8 @@ class StructuredAttention(nn.Module):
         Columns of a head. Default: ``width // num_heads``.
     causal : bool
         Whether a step sees only itself and the past.
-    dropout : float
-        Dropout probability of the attention weights.
+    attention_dropout : float
+        Dropout probability of the attention weights in training; a call with a cache has none.
     bias : bool
         Whether linear maps and norms have biases.
     qk_norm : bool
@@ -86,7 +87,7 @@ class StructuredAttention(nn.Module):
         num_kv_heads: int | None = None,
         head_width: int | None = None,
         causal: bool = False,
-        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
         bias: bool = True,
         qk_norm: bool = False,
         rotary: bool = False,
@@ -103,14 +104,17 @@ class StructuredAttention(nn.Module):
         head_width = check_count(head_width, "head_width")
         if context_length is not None:
             context_length = check_count(context_length, "context_length")
-        for name, value in (("qk_norm", qk_norm), ("rotary", rotary)):
+        for name, value in (
+            ("causal", causal),
+            ("bias", bias),
+            ("qk_norm", qk_norm),
+            ("rotary", rotary),
+        ):
             _check_switch(value, name)
-        if not 0 <= dropout < 1:
-            raise ValueError(f"`dropout` must lie in [0, 1), got {dropout}.")
+        self.attention_dropout = _share(attention_dropout, "attention_dropout")
         _check_divides(num_kv_heads, "num_kv_heads", num_heads, f"`num_heads` ({num_heads})")
         self.attention = attention
         self.causal = causal
-        self.dropout = dropout
         self.rotary = rotary
         heads = Heads(
             width=width,
@@ -184,7 +188,7 @@ class StructuredAttention(nn.Module):
                 v,
                 causal=self.causal,
                 key_mask=key_mask,
-                dropout_p=self.dropout if self.training else 0.0,
+                dropout_p=self.attention_dropout if self.training else 0.0,
                 **given,
             )
         else:
@@ -260,6 +264,16 @@ def _check_switch(value: Any, name: str) -> None:
     """Check that a value is True or False, as numbers and words have a truth too."""
     if not isinstance(value, bool):
         raise TypeError(f"`{name}` must be True or False, got {value!r}.")
+
+
+def _share(value: Any, name: str) -> float:
+    """Return a number in [0, 1)."""
+    if isinstance(value, bool) or not isinstance(value, Real | float):
+        raise TypeError(f"`{name}` must be a number, got {value!r}.")
+    share = float(value)
+    if not 0 <= share < 1:
+        raise ValueError(f"`{name}` must lie in [0, 1), got {value}.")
+    return share
 
 
 def _check_divides(divisor: Any, name: str, number: int, what: str) -> None:

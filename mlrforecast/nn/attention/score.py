@@ -2,7 +2,7 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
@@ -264,6 +264,13 @@ def check_count(value: Any, name: str) -> int:
     if count < 1:
         raise ValueError(f"`{name}` must be at least 1, got {count}.")
     return count
+
+
+def check_counts(values: Any, name: str) -> tuple[int, ...]:
+    """Return a sequence of numbers of columns, blocks or steps."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"`{name}` must be a sequence of integers, got {values!r}.")
+    return tuple(check_count(value, f"{name}[{at}]") for at, value in enumerate(values))
 
 
 def check_integer(value: Any, name: str) -> int:
