@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+# A second environment with pandas 3, which GluonTS does not allow beside itself.
+VENV3 ?= $(VENV)-pandas3
 # What pip is asked for first, so that one may choose the build, e.g.
 #   make demo TORCH="torch --index-url https://download.pytorch.org/whl/cpu"
 TORCH ?= torch
@@ -14,18 +16,26 @@ OUT ?= benchmark-output
 ARGS ?=
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+BIN3 := $(VENV3)/bin
+INSTALL := -m pip install --quiet --disable-pip-version-check
+PIP := $(BIN)/python $(INSTALL)
 # The packages whose signatures carry tensor shapes; checked while their tests run.
 SHAPED_TESTS := tests/ops tests/nn tests/models
+# What reads, resamples and writes frames, and so may differ between the releases of pandas.
+FRAME_TESTS := tests/data tests/estimators tests/frames mlrforecast/data mlrforecast/estimators
+# Says which environment runs: a failure in one only is a difference between the releases.
+WHICH := -c 'import sys, pandas; print(f"== {sys.prefix}: Python {sys.version.split()[0]}, pandas {pandas.__version__}", flush=True)'
 
-.PHONY: help demo test lint docs bench-ett clean
+.PHONY: help demo test test-frames lint docs bench-ett clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
-	@echo "Variables: DATA, TORCH, PYTHON, VENV (see the top of the Makefile)."
+	@echo "Variables: DATA, TORCH, PYTHON, VENV, VENV3 (see the top of the Makefile)."
+
+CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make ... PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 
 $(VENV)/.python:
-	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make ... PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
+	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
@@ -38,6 +48,13 @@ $(VENV)/.dev: $(VENV)/.core
 	$(PIP) --editable ".[dev]"
 	@touch $@
 
+$(VENV3)/.frames: pyproject.toml
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv $(VENV3)
+	$(BIN3)/python $(INSTALL) $(TORCH)
+	$(BIN3)/python $(INSTALL) --editable ".[test]" "pandas>=3"
+	@touch $@
+
 demo: $(VENV)/.core ## fit, forecast, score and plot in under 3 minutes
 	$(BIN)/mlrforecast demo $(if $(DATA),--data "$(DATA)")
 
@@ -47,8 +64,14 @@ lint: $(VENV)/.dev ## ruff (rules and format) and mypy
 	$(BIN)/mypy
 
 test: lint ## every check that CI runs
+	@$(BIN)/python $(WHICH)
 	$(BIN)/python -m pytest $(SHAPED_TESTS) -q --jaxtyping-packages=mlrforecast,beartype.beartype -m "not compile and not slow"
 	$(BIN)/python -m pytest
+	@$(MAKE) --no-print-directory test-frames
+
+test-frames: $(VENV3)/.frames ## the tests of frames once more, with pandas 3 and without GluonTS
+	@$(BIN3)/python $(WHICH)
+	$(BIN3)/python -m pytest $(FRAME_TESTS)
 
 docs: $(VENV)/.dev ## build the HTML pages into docs/_build
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
@@ -56,5 +79,5 @@ docs: $(VENV)/.dev ## build the HTML pages into docs/_build
 bench-ett: $(VENV)/.core ## the ETTh1 horizon benchmark, validation folds
 	$(BIN)/mlrforecast benchmark ett --dataset ETTh1 --out "$(OUT)" $(if $(DATA),--root "$(DATA)") $(ARGS)
 
-clean: ## remove the environment and everything built
-	rm -rf "$(VENV)" build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+clean: ## remove the environments and everything built
+	rm -rf "$(VENV)" "$(VENV3)" build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 __all__ = ["plot_forecast"]
@@ -38,7 +39,7 @@ def plot_forecast(
     Parameters
     ----------
     history : DataFrame or Series
-        Wide values before the forecast, indexed by time.
+        Wide values before the forecast, indexed by time stamps or by numbers.
     forecast : DataFrame or Series
         Wide forecast. Its columns are those of ``history``, or pairs (column, "point" | "0.1" |
         ...), as ``MLRForecaster.predict(quantile_levels=...)`` returns.
@@ -85,7 +86,8 @@ def plot_forecast(
         _draw_fan(axis, *_curves(future, name, quantiles))
         _draw_values(axis, past, truth, name)
         axis.set_ylabel(str(name))
-    _finish(axes, dated=isinstance(past.index, pd.DatetimeIndex), hidden=len(names) - len(shown))
+    _mark_time(axes, past.index)
+    _finish(axes, hidden=len(names) - len(shown))
     return axes
 
 
@@ -200,18 +202,26 @@ def _draw_values(axis: Axes, past: pd.DataFrame, truth: pd.DataFrame | None, nam
     axis.axvline(past.index[-1], color=_HISTORY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=0)
 
 
-def _finish(axes: NDArray[Any], *, dated: bool, hidden: int) -> None:
-    """Set dates, grid and the one legend, which stands above the data."""
+def _mark_time(axes: NDArray[Any], index: pd.Index) -> None:
+    """Write dates below the axes, those of a time zone in its local time, or whole numbers."""
+    zone = index.tz if isinstance(index, pd.DatetimeIndex) else None
+    for axis in axes:
+        if isinstance(index, pd.DatetimeIndex):
+            dates = mdates.AutoDateLocator(zone, minticks=4, maxticks=9)  # type: ignore[no-untyped-call]
+            axis.xaxis.set_major_locator(dates)
+            formatter = mdates.ConciseDateFormatter(dates, zone)  # type: ignore[no-untyped-call]
+            axis.xaxis.set_major_formatter(formatter)
+        elif pd.api.types.is_integer_dtype(index.dtype):
+            axis.xaxis.set_major_locator(MaxNLocator("auto", integer=True))
+
+
+def _finish(axes: NDArray[Any], *, hidden: int) -> None:
+    """Set the grid and the one legend, which stands above the data."""
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
         axis.grid(axis="y", color="#E6E6E6", linewidth=0.7)
         axis.set_axisbelow(True)
         axis.margins(x=0.01)
-        if dated:
-            locator = mdates.AutoDateLocator(minticks=4, maxticks=9)  # type: ignore[no-untyped-call]
-            axis.xaxis.set_major_locator(locator)
-            formatter = mdates.ConciseDateFormatter(locator)  # type: ignore[no-untyped-call]
-            axis.xaxis.set_major_formatter(formatter)
     if hidden:
         axes[-1].set_xlabel(f"and {hidden} more column{'s' if hidden > 1 else ''}, not drawn")
     handles, labels = axes[0].get_legend_handles_labels()

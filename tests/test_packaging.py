@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from dataclasses import dataclass
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import mlrforecast
 
@@ -76,8 +78,37 @@ def test_the_metadata_carry_version_script_and_extras(wheel: Path) -> None:
     assert metadata["Version"] == mlrforecast.__version__
     assert metadata["Requires-Python"] == ">=3.11"
     assert "mlrforecast = mlrforecast.cli:main" in scripts
-    extras = {"chronos", "dev", "docs", "gluonts", "tune"}
+    extras = {"chronos", "dev", "docs", "gluonts", "test", "tune"}
     assert set(metadata.get_all("Provides-Extra") or []) == extras
+
+
+def test_pandas_2_and_3_are_allowed_and_each_has_an_environment_that_tests_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (core,) = (r for r in map(Requirement, project["dependencies"]) if r.name == "pandas")
+    assert all(version in core.specifier for version in ("2.2.0", "2.3.3", "3.0.0", "3.1.1"))
+    dev = [Requirement(text) for text in project["optional-dependencies"]["dev"]]
+    assert [str(r.specifier) for r in dev if r.name == "pandas"] == ["<3"]
+    assert {extra for r in dev for extra in r.extras} == {"docs", "gluonts", "test"}
+
+    # Where `make test` runs this, its own variables would be handed on.
+    fresh = ("env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL")
+    variables = ("VENV=one", "VENV3=two", "TORCH=torch==2.6")
+    steps = run_in(ROOT, *fresh, "make", "-n", "test", *variables).splitlines()
+    at = {
+        part: next(place for place, step in enumerate(steps) if part in step)
+        for part in (
+            "one/bin/python -m pytest",
+            "-m venv two",
+            "two/bin/python -m pip install --quiet --disable-pip-version-check torch==2.6",
+            'two/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"'
+            ' "pandas>=3"',
+            "two/bin/python -m pytest",
+        )
+    }
+    assert list(at.values()) == sorted(at.values())
+    folders = steps[at["two/bin/python -m pytest"]].split("pytest ")[1].split()
+    assert {"tests/data", "tests/estimators", "tests/frames", "mlrforecast/data"} <= set(folders)
+    assert all((ROOT / folder).is_dir() for folder in folders)
 
 
 def test_no_folder_of_the_checkout_hides_another_library() -> None:

@@ -142,6 +142,25 @@ def test_dates_are_concise_and_numbers_stay_numbers(history):
     assert not isinstance(axis.xaxis.get_major_formatter(), mdates.ConciseDateFormatter)
 
 
+@pytest.mark.parametrize("zone", ["America/New_York", "+05:30"])
+def test_dates_are_those_of_the_clock_on_the_spot(zone):
+    # The clock goes back on 3 November.
+    frame = wide("2024-11-02", 72).tz_localize("UTC").tz_convert(zone)
+    axis = plot_forecast(frame[:60], frame[60:], history_length=60)[0]
+    texts = axis.xaxis.get_major_formatter().format_ticks(axis.get_xticks())
+    ticks = mdates.num2date(axis.get_xticks(), tz=frame.index.tz)
+    assert {tick.hour for tick in ticks} <= {0, 12}
+    for tick, text in zip(ticks, texts, strict=True):
+        assert text == (tick.strftime("%b-%d") if tick.hour == 0 else tick.strftime("%H:%M"))
+
+
+def test_integer_time_has_whole_numbers():
+    frame = wide("2024-01-01", 4).set_index(np.array([7, 8, 9, 10]))
+    axis = plot_forecast(frame[:2], frame[2:])[0]
+    assert all(tick == int(tick) for tick in axis.get_xticks())
+    np.testing.assert_array_equal(lines(axis)["forecast"].get_xdata(), [9, 10])
+
+
 def test_given_axes_are_used_and_returned(history):
     figure, grid = plt.subplots(1, 2)
     before = plt.get_fignums()

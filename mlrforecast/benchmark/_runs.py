@@ -31,7 +31,22 @@ SET_BY_RUN = ("attention", "prediction_length", "progress", "seed")
 _NOT_HASHED = (*SET_BY_RUN, "accelerator", "checkpoint_dir")
 # Parameters that are younger than the committed results. At these values they change no number,
 # so they must change no hash: the runs on file would be repeated.
-_ADDED = {"attention_options": None, "parametrization": "standard", "positions": "learned"}
+_ADDED = {
+    "attention_options": None,
+    "calendar": False,
+    "fill": None,
+    "freq": None,
+    "id_column": None,
+    "known_covariates": (),
+    "parametrization": "standard",
+    "past_covariates": (),
+    "positions": "learned",
+    "resample": None,
+    "scaling": "standard",
+    "static_covariates": (),
+    "target": None,
+    "timestamp_column": None,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

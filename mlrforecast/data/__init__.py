@@ -4,34 +4,55 @@ from typing import TYPE_CHECKING
 
 from mlrforecast._core.lazy import lazy_names
 from mlrforecast.data.catalogue import ColumnCard, DatasetCard, list_datasets, load_card
+from mlrforecast.data.covariates import ColumnEncoding, CovariateEncoding, EncodedCovariates
 from mlrforecast.data.datasets import TimeSeriesDataset, load_dataset
 from mlrforecast.data.frequency import (
-    check_regular,
+    check_regular_runs,
+    clock_seconds,
     default_season_length,
     future_index,
+    future_stamps,
     infer_frequency,
+    parse_frequency,
+    propose_frequency,
 )
+from mlrforecast.data.future import extend_panel
 from mlrforecast.data.gluonts import gluonts_to_long_frame, load_gluonts
-from mlrforecast.data.panel import Panel, Series, read_panel
+from mlrforecast.data.panel import Covariate, Layout, Panel, Series
+from mlrforecast.data.reading import read_panel
+from mlrforecast.data.scaling import Scaling
+from mlrforecast.data.schema import FrameSchema
 from mlrforecast.data.synthetic import SyntheticData, make_synthetic
+from mlrforecast.data.writing import write_forecast
 
 if TYPE_CHECKING:
     from mlrforecast.data.batch import ForecastBatch
-    from mlrforecast.data.windows import WindowStore, context_batch
+    from mlrforecast.data.forecast_windows import ForecastWindows
+    from mlrforecast.data.windows import WindowStore
 
 __all__ = [
     "ColumnCard",
+    "ColumnEncoding",
+    "Covariate",
+    "CovariateEncoding",
     "DatasetCard",
+    "EncodedCovariates",
     "ForecastBatch",
+    "ForecastWindows",
+    "FrameSchema",
+    "Layout",
     "Panel",
+    "Scaling",
     "Series",
     "SyntheticData",
     "TimeSeriesDataset",
     "WindowStore",
-    "check_regular",
-    "context_batch",
+    "check_regular_runs",
+    "clock_seconds",
     "default_season_length",
+    "extend_panel",
     "future_index",
+    "future_stamps",
     "gluonts_to_long_frame",
     "infer_frequency",
     "list_datasets",
@@ -39,7 +60,10 @@ __all__ = [
     "load_dataset",
     "load_gluonts",
     "make_synthetic",
+    "parse_frequency",
+    "propose_frequency",
     "read_panel",
+    "write_forecast",
 ]
 
 # These need torch, which loading a data set does not.
@@ -47,7 +71,7 @@ __getattr__ = lazy_names(
     __name__,
     {
         "ForecastBatch": "mlrforecast.data.batch",
+        "ForecastWindows": "mlrforecast.data.forecast_windows",
         "WindowStore": "mlrforecast.data.windows",
-        "context_batch": "mlrforecast.data.windows",
     },
 )

@@ -1,14 +1,33 @@
-"""Frequencies of time stamps: inferred, checked, continued."""
+"""Frequencies of time stamps: read, inferred, continued; of integer time too."""
 
-import warnings
-from collections.abc import Callable, Sequence
-from datetime import tzinfo
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
 
 from mlrforecast._core.errors import DataError
+from mlrforecast.data._aliases import parse_frequency
+from mlrforecast.data._gaps import describe_break, mark_following
+from mlrforecast.data._grid import grid_of, in_unit_of, index_of, ticks_of
+from mlrforecast.data._inference import (
+    carried_frequency,
+    count_steps,
+    find_frequency,
+    most_common,
+    propose_frequency,
+)
+
+__all__ = [
+    "check_regular_runs",
+    "clock_seconds",
+    "default_season_length",
+    "future_index",
+    "future_stamps",
+    "infer_frequency",
+    "parse_frequency",
+    "propose_frequency",
+    "ticks_of",
+]
 
 _SEASONS = {
     "s": 3600,
@@ -17,39 +36,46 @@ _SEASONS = {
     "D": 1,
     "B": 5,
     "W": 1,
+    "SMS": 24,
+    "SME": 24,
     "MS": 12,
     "ME": 12,
+    "BMS": 12,
+    "BME": 12,
     "QS": 4,
     "QE": 4,
-    "YS": 1,
-    "YE": 1,
+    "BQS": 4,
+    "BQE": 4,
 }
-
-# Stamps have a frequency, with gaps, where at least this share of their steps follows it.
-_MOST = 0.75
 
 
 def infer_frequency(
-    indexes: Sequence[pd.DatetimeIndex],
+    stamps: pd.Index,
+    bounds: np.ndarray,
     *,
-    given: str | None = None,
+    given: str | int | None = None,
+    fills: bool = False,
     owner: Callable[[int], str],
-) -> str:
-    """Return the frequency of sorted, unique stamps, taken from the longest index.
+) -> str | int:
+    """Return the frequency of sorted, unique stamps, taken from the longest series.
 
     Parameters
     ----------
-    indexes : sequence of DatetimeIndex
-        Stamps of each series.
-    given : str, optional
+    stamps : DatetimeIndex or Index of int, of length N
+        Stamps of all series, one series after the other.
+    bounds : ndarray of int of shape (S + 1,)
+        Series ``s`` has the rows ``bounds[s]`` to ``bounds[s + 1] - 1``.
+    given : str or int, optional
         A frequency that is known already; it is returned unless the stamps have another one.
+    fills : bool
+        Whether absent rows are to be filled: stamps may then be some of those of ``given``.
     owner : callable
         Names the series of a number, for messages.
 
     Returns
     -------
-    str
-        A pandas offset alias.
+    str or int
+        A pandas offset alias, or the step of integer time.
 
     Raises
     ------
@@ -59,42 +85,37 @@ def infer_frequency(
     Examples
     --------
     >>> stamps = pd.date_range("2024-01-31", periods=6, freq="ME")
-    >>> infer_frequency([stamps], owner=str)
+    >>> infer_frequency(stamps, np.array([0, 6]), owner=str)
     'ME'
     """
-    number = max(range(len(indexes)), key=lambda item: len(indexes[item]))
-    index = indexes[number]
-    # A slice of a reversed frame may carry a frequency that runs backwards.
-    known = index.freqstr if index.freq is not None and index.freq.n > 0 else None
-    found = known or _most_common_frequency(index)
-    if given is None:
-        if found is None:
-            raise DataError(_no_frequency(index, owner(number)))
-        return found
-    if found is not None and pd.tseries.frequencies.to_offset(
-        found
-    ) != pd.tseries.frequencies.to_offset(given):
-        # An alias is no identity: a short run of MS stamps also fits QS or 31D.
-        if len(index) == len(_continued(index, given)) and index.equals(_continued(index, given)):
-            return given
-        raise DataError(
-            f"The time stamps of {owner(number)} have the frequency {found!r}; "
-            f"the forecaster was fitted on {given!r}."
-        )
-    return given
+    number = int(np.argmax(np.diff(bounds)))
+    longest = stamps[bounds[number] : bounds[number + 1]]
+    if given is not None:
+        _check_given(longest, given, fills, owner(number))
+        return given
+    if not isinstance(longest, pd.DatetimeIndex):
+        return _integer_step(longest, owner(number))
+    found = carried_frequency(longest) or find_frequency(longest)
+    if found is None:
+        raise DataError(_no_frequency(longest, owner(number)))
+    return found
 
 
-def check_regular(index: pd.DatetimeIndex, freq: str, owner: str) -> None:
-    """Raise a DataError that names the first stamp which is not one step after the last.
+def check_regular_runs(
+    stamps: pd.Index, bounds: np.ndarray, freq: str | int, owner: Callable[[int], str]
+) -> None:
+    """Raise a DataError that names the first stamp which is not one step after the one before.
 
     Parameters
     ----------
-    index : DatetimeIndex
-        Sorted, unique stamps.
-    freq : str
-        Pandas offset alias.
-    owner : str
-        What the stamps belong to, for messages.
+    stamps : DatetimeIndex or Index of int, of length N
+        Stamps of all series, one series after the other, each sorted and unique.
+    bounds : ndarray of int of shape (S + 1,)
+        Series ``s`` has the rows ``bounds[s]`` to ``bounds[s + 1] - 1``.
+    freq : str or int
+        Pandas offset alias, or the step of integer time.
+    owner : callable
+        Names the series of a number, for messages.
 
     Raises
     ------
@@ -104,65 +125,37 @@ def check_regular(index: pd.DatetimeIndex, freq: str, owner: str) -> None:
     Examples
     --------
     >>> stamps = pd.to_datetime(["2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 03:00"])
-    >>> check_regular(stamps[:2], "h", "the frame")
-    >>> check_regular(stamps, "h", "the frame")  # doctest: +ELLIPSIS
+    >>> check_regular_runs(stamps, np.array([0, 2, 3]), "h", owner=str)
+    >>> check_regular_runs(stamps, np.array([0, 3]), "h", lambda number: "the frame")
     Traceback (most recent call last):
     ...
     mlrforecast._core.errors.DataError: Time stamps must be regular, but the frame has a gap: ...
     """
-    expected = _continued(index, freq)
-    if index.equals(expected):
+    starts = bounds[:-1][np.diff(bounds) > 0]
+    follows = mark_following(stamps, starts, freq)
+    if follows.all():
         return
-    differing = np.flatnonzero(np.asarray(index != expected))
-    position = int(differing[0])
-    if position == 0:
-        raise DataError(
-            f"The first time stamp of {owner}, {index[0]}, does not lie on the frequency {freq!r}."
-        )
-    after, found, wanted = index[position - 1], index[position], expected[position]
-    if found > wanted:
-        raise DataError(
-            f"Time stamps must be regular, but {owner} has a gap: {after} is followed by {found}, "
-            f"and {wanted} was expected (frequency {freq!r}). Make the missing rows explicit, "
-            f"e.g. with frame.asfreq({freq!r}): missing values are allowed, missing rows are not."
-        )
-    raise DataError(
-        f"Time stamps must be regular, but {owner} has {found} after {after}, before the next "
-        f"step {wanted} (frequency {freq!r}). Bring it to one frequency, e.g. with "
-        f"frame.resample({freq!r}).mean()."
-    )
+    row = int(np.argmin(follows))
+    number = int(np.searchsorted(bounds, row, side="right")) - 1
+    run = slice(bounds[number], bounds[number + 1])
+    raise DataError(describe_break(stamps[run], follows[run], freq, owner(number)))
 
 
-def check_regular_runs(
-    stamps: pd.DatetimeIndex, starts: np.ndarray, freq: str, owner: Callable[[int], str]
-) -> None:
-    """Do what :func:`check_regular` does for many series at once.
-
-    ``stamps`` holds the series one after the other, each sorted; ``starts`` their first rows;
-    ``freq`` is their frequency, and ``owner`` names the series of a number.
-    """
-    follows = _follows(stamps, freq, starts)
-    suspects = np.flatnonzero(~np.logical_and.reduceat(follows, starts))
-    ends = np.append(starts[1:], len(stamps))
-    for number in suspects:
-        check_regular(stamps[starts[number] : ends[number]], freq, owner(int(number)))
-
-
-def future_index(last: pd.Timestamp, freq: str, periods: int) -> pd.DatetimeIndex:
+def future_index(last: pd.Timestamp | int, freq: str | int, periods: int) -> pd.Index:
     """Return the stamps that follow a stamp.
 
     Parameters
     ----------
-    last : Timestamp
+    last : Timestamp or int
         A stamp on the frequency; it is not part of the result.
-    freq : str
-        Pandas offset alias.
+    freq : str or int
+        Pandas offset alias, or the step of integer time.
     periods : int
         Number of stamps.
 
     Returns
     -------
-    DatetimeIndex
+    DatetimeIndex or Index of int
         The next ``periods`` stamps, in the unit of ``last`` where it can hold them.
 
     Examples
@@ -170,22 +163,74 @@ def future_index(last: pd.Timestamp, freq: str, periods: int) -> pd.DatetimeInde
     >>> [str(stamp.date()) for stamp in future_index(pd.Timestamp("2024-01-31"), "ME", 2)]
     ['2024-02-29', '2024-03-31']
     """
-    stamps = _stamps_from(last, freq, periods=periods + 1)[1:]
-    # Of a calendar frequency date_range returns microseconds, whatever it was given.
-    same = stamps.as_unit(last.unit)
-    return same if bool((same == stamps).all()) else stamps
+    if not isinstance(last, pd.Timestamp):
+        return future_stamps(pd.Index([last], dtype=np.int64), freq, periods)
+    # Pandas 2 would make nanoseconds of a list of stamps.
+    stamps = pd.DatetimeIndex(np.array([last.asm8]))
+    if last.tz is not None:
+        stamps = stamps.tz_localize("UTC").tz_convert(last.tz)
+    return future_stamps(stamps, freq, periods)
 
 
-def default_season_length(freq: str) -> int:
-    """Return the steps of the main season of a frequency, as GluonTS defines it.
-
-    Seconds have a season of 3600, minutes 1440, hours 24, business days 5, months 12, quarters 4,
-    all else 1; a multiple of a frequency divides it where it divides evenly (``"2h"`` gives 12).
+def future_stamps(last: pd.Index, freq: str | int, periods: int) -> pd.Index:
+    """Return the stamps that follow the last ones of series.
 
     Parameters
     ----------
-    freq : str
-        Pandas offset alias.
+    last : DatetimeIndex or Index of int, of length S
+        The last stamp of each series, on the frequency.
+    freq : str or int
+        Pandas offset alias, or the step of integer time.
+    periods : int
+        Number of stamps for each series.
+
+    Returns
+    -------
+    DatetimeIndex or Index of int, of length S * periods
+        The stamps of one series after those of another, in the unit of ``last`` where it can hold
+        them.
+
+    Raises
+    ------
+    DataError
+        If a stamp lies beyond what the unit of ``last`` can hold.
+
+    Examples
+    --------
+    >>> last = pd.DatetimeIndex(["2024-01-05", "2024-01-08"])
+    >>> [str(stamp.date()) for stamp in future_stamps(last, "B", 2)]
+    ['2024-01-08', '2024-01-09', '2024-01-09', '2024-01-10']
+    """
+    if not len(last) or not periods:
+        return last[:0]
+    last = in_unit_of(last, freq)
+    unique, series = np.unique(ticks_of(last), return_inverse=True)
+    stamps = index_of(unique, last)
+    grid = grid_of(freq, stamps, ahead=periods)
+    places = grid.places(stamps)
+    number = places.number[:, None] + grid.step * np.arange(1, periods + 1)
+    phase = np.broadcast_to(places.phase[:, None], number.shape)
+    found = grid.stamps(number.ravel(), phase.ravel())
+    if (ticks_of(found).reshape(number.shape)[:, -1] <= unique).any():
+        raise DataError(
+            f"The time stamps after {stamps[-1]} (frequency {freq!r}) lie beyond what can be "
+            "stored. Check the last time stamps, or convert them with as_unit('s') first."
+        )
+    rows = series[:, None] * periods + np.arange(periods)
+    return found.take(rows.ravel())
+
+
+def default_season_length(freq: str | int) -> int:
+    """Return the steps of the main season of a frequency, as GluonTS defines it.
+
+    Seconds have a season of 3600, minutes 1440, hours 24, business days 5, months 12, quarters 4,
+    all else and integer time 1; a multiple of a frequency divides it where it divides evenly
+    (``"2h"`` gives 12).
+
+    Parameters
+    ----------
+    freq : str or int
+        Pandas offset alias, or the step of integer time.
 
     Returns
     -------
@@ -194,128 +239,93 @@ def default_season_length(freq: str) -> int:
 
     Examples
     --------
-    >>> [default_season_length(freq) for freq in ("h", "2h", "MS", "W-WED", "5h")]
-    [24, 12, 12, 1, 1]
+    >>> [default_season_length(freq) for freq in ("h", "2h", "MS", "W-WED", "5h", 1)]
+    [24, 12, 12, 1, 1, 1]
     """
+    if isinstance(freq, int):
+        return 1
     offset = pd.tseries.frequencies.to_offset(freq)
     assert offset is not None
     season = _SEASONS.get(offset.rule_code.split("-")[0], 1)
     return season // offset.n if season % offset.n == 0 else 1
 
 
-def _follows(stamps: pd.DatetimeIndex, freq: str, starts: np.ndarray) -> np.ndarray:
-    """Mark stamps that surely lie one step after the one before; a first one, on the frequency."""
-    step = _fixed_step(freq, stamps)
-    ticks = stamps.asi8
-    follows = np.empty(len(stamps), dtype=bool)
-    if step is not None:
-        np.equal(np.diff(ticks), step, out=follows[1:])
-        follows[starts] = True
-        return follows
-    grid = _stamps_from(stamps.min(), freq, end=stamps.max()).as_unit(stamps.unit).asi8
-    place = np.searchsorted(grid, ticks)
-    on_grid = np.append(grid, 0)[place] == ticks
-    np.equal(np.diff(place), 1, out=follows[1:])
-    follows[starts] = True
-    return np.asarray(follows & on_grid)
+def clock_seconds(stamps: pd.Index) -> np.ndarray | None:
+    """Return what a clock on the spot shows at stamps, as seconds since it showed 1970.
 
+    Parameters
+    ----------
+    stamps : DatetimeIndex or Index of int, of length N
+        Stamps; of a time zone, its local time counts.
 
-def _fixed_step(freq: str, stamps: pd.DatetimeIndex) -> int | None:
-    """Return the length of a step in the unit of the stamps, None if it depends on the calendar."""
-    length = _fixed_length(freq, stamps.tz)
-    unit = pd.Timedelta(1, unit=stamps.unit)
-    if length is None or length % unit != pd.Timedelta(0):
-        return None
-    return int(length // unit)
+    Returns
+    -------
+    ndarray of float64 of shape (N,) or None
+        Seconds; None for integer time.
 
-
-def _fixed_length(freq: str, zone: tzinfo | None) -> pd.Timedelta | None:
-    """Return the length of a step, None if it depends on the calendar."""
-    offset = pd.tseries.frequencies.to_offset(freq)
-    if isinstance(offset, pd.offsets.Day):
-        # A day of a zone may have 23 or 25 hours.
-        return pd.Timedelta(hours=24 * offset.n) if zone is None or str(zone) == "UTC" else None
-    return pd.Timedelta(offset) if isinstance(offset, pd.offsets.Tick) else None
-
-
-def _stamps_from(start: pd.Timestamp, freq: str, **extent: Any) -> pd.DatetimeIndex:
-    """Return the stamps of a frequency from ``start`` on, up to ``end=`` or ``periods=`` of them.
-
-    In a zone whose clocks change at midnight a day may begin at 1:00, which ``date_range`` refuses
-    and ``resample`` gives.
+    Examples
+    --------
+    >>> clock_seconds(pd.DatetimeIndex(["1970-01-02 00:00:01"], tz="Asia/Kathmandu"))
+    array([86401.])
     """
-    zone = start.tz
-    if zone is None or _fixed_length(freq, zone) is not None:
-        return pd.DatetimeIndex(pd.date_range(start, freq=freq, **extent))
-    if "end" in extent:
-        extent["end"] = extent["end"].tz_localize(None)
-    local = pd.date_range(start.tz_localize(None), freq=freq, **extent)
-    first_of_two = np.ones(len(local), dtype=bool)
-    return pd.DatetimeIndex(
-        local.tz_localize(zone, ambiguous=first_of_two, nonexistent="shift_forward")
-    )
-
-
-def _continued(index: pd.DatetimeIndex, freq: str) -> pd.DatetimeIndex:
-    """Return the stamps that an index of this start and length would have."""
-    return _stamps_from(index[0], freq, periods=len(index)).as_unit(index.unit)
-
-
-def _infer(index: pd.DatetimeIndex) -> str | None:
-    """Return what pandas infers as an alias; pandas 3 is about to return an offset instead."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = pd.infer_freq(index)
-    return found if found is None or isinstance(found, str) else found.freqstr
-
-
-def _most_common_frequency(index: pd.DatetimeIndex) -> str | None:
-    """Infer the frequency of stamps that may hold a gap, so that the gap can be named."""
-    if len(index) < 3:
+    if not isinstance(stamps, pd.DatetimeIndex):
         return None
-    whole = _infer(index)
-    if whole is not None:
-        return whole
-    width = min(12, len(index))
-    starts = np.unique(np.linspace(0, len(index) - width, num=50, dtype=int))
-    found = [_infer(index[start : start + width]) for start in starts]
-    named = [freq for freq in found if freq is not None]
-    freq = max(sorted(set(named)), key=named.count) if named else _most_common_step(index)
-    follows = _follows(index, freq, np.zeros(1, dtype=np.int64))[1:]
-    return freq if follows.mean() >= _MOST or _has_one_gap(index) else None
+    local = stamps.tz_localize(None)
+    return np.asarray(local.asi8 / (pd.Timedelta(1, unit="s") // pd.Timedelta(1, unit=local.unit)))
 
 
-def _most_common_step(index: pd.DatetimeIndex) -> str:
-    """Return the alias of the step that most stamps follow."""
-    step, _ = _count_steps(index)[0]
-    whole_days = step.components.days if step == step.floor("D") else 0
-    freq = pd.tseries.frequencies.to_offset(f"{whole_days}D" if whole_days else step).freqstr
-    assert isinstance(freq, str)
-    return freq
+def _integer_step(stamps: pd.Index, owner: str) -> int:
+    """Return the most common step of integer time."""
+    steps = np.diff(ticks_of(stamps))
+    if not len(steps):
+        raise DataError(
+            f"No frequency can be seen in the time of {owner}: it has one row. Pass freq=1, or "
+            "whatever the step is."
+        )
+    return most_common(steps)
 
 
-def _has_one_gap(index: pd.DatetimeIndex) -> bool:
-    """Tell whether all steps but one are alike, at least two, and that one is a multiple."""
-    steps, counts = np.unique(np.diff(index.asi8), return_counts=True)
-    return len(steps) == 2 and counts[0] > 1 == counts[1] and bool(steps[1] % steps[0] == 0)
+def _check_given(stamps: pd.Index, given: str | int, fills: bool, owner: str) -> None:
+    """Raise a DataError if the stamps of a series have a frequency, and not the given one."""
+    if isinstance(given, int) == isinstance(stamps, pd.DatetimeIndex):
+        kinds = ("time stamps", "integer time")
+        raise DataError(
+            f"The time of {owner} is {kinds[isinstance(given, str)]} (first: {stamps[0]}), but the "
+            f"frequency that was given or fitted, {given!r}, is one of "
+            f"{kinds[isinstance(given, int)]}."
+        )
+    if not isinstance(stamps, pd.DatetimeIndex) or len(stamps) < 3:
+        return
+    starts = np.zeros(1, dtype=np.int64)
+    if mark_following(stamps, starts, given)[1:].any():
+        return
+    if fills:
+        fine = in_unit_of(stamps, given)
+        places = grid_of(given, fine).places(fine, starts)
+        if bool(places.on.all()) and bool((places.phase == places.phase[0]).all()):
+            return
+    found = carried_frequency(stamps) or find_frequency(stamps)
+    if found is not None and mark_following(stamps, starts, found).all():
+        raise DataError(
+            f"The time stamps of {owner} have the frequency {found!r}, but {given!r} is wanted, "
+            f"which was given or fitted. Pass resample='mean' with freq={given!r} to bring them "
+            "to it."
+        )
 
 
-def _count_steps(index: pd.DatetimeIndex) -> list[tuple[pd.Timedelta, int]]:
-    """Count the steps between stamps, the most common first."""
-    steps, counts = np.unique(np.diff(index.asi8), return_counts=True)
-    order = np.argsort(-counts, kind="stable")
-    return [(pd.Timedelta(int(steps[n]), unit=index.unit), int(counts[n])) for n in order]
-
-
-def _no_frequency(index: pd.DatetimeIndex, owner: str) -> str:
+def _no_frequency(stamps: pd.DatetimeIndex, owner: str) -> str:
     """Say why no frequency is seen in stamps, and what to do."""
-    where = f"the time stamps of {owner} ({len(index)} rows, {index[0]} to {index[-1]})"
-    steps = _count_steps(index)
-    if not steps or steps[0][1] < 2:
-        return f"No frequency can be seen in {where}: at least 3 regular stamps are needed."
-    common = " and ".join(f"{step} ({count} times)" for step, count in steps[:2])
+    where = f"the time stamps of {owner} ({len(stamps)} rows, {stamps[0]} to {stamps[-1]})"
+    if len(stamps) < 3:
+        return (
+            f"No frequency can be seen in {where}: at least 3 regular stamps are needed. Pass "
+            "freq, e.g. freq='D'."
+        )
+    steps = count_steps(stamps)
+    common = " and ".join(f"{step} ({count} times)" for step, count in steps[:2] if count > 1)
     return (
-        f"No frequency fits {where}: their most common steps are {common}. Bring them to one "
-        "frequency, e.g. with frame.resample(...).mean(), or, where an index follows a rule that "
-        "pandas knows but cannot see, say so: frame.index.freq = 'SMS'."
+        f"No frequency fits {where}: "
+        f"{f'their most common steps are {common}' if common else 'no step comes twice'}. Pass "
+        f"resample='mean' with freq={propose_frequency(stamps)!r} to bring them to one; or, if "
+        "they follow one that has many gaps, pass that as freq, with fill='missing'."
     )

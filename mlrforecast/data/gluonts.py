@@ -17,12 +17,14 @@ _PERIOD_ALIASES = {"H": "h", "T": "min", "S": "s", "ME": "M", "QE": "Q", "YE": "
 def gluonts_to_long_frame(entries: Iterable[Mapping[str, Any]], freq: str) -> pd.DataFrame:
     """Convert GluonTS entries to a long frame.
 
+    Only the targets are taken; features such as ``"feat_dynamic_real"`` are left out.
+
     Parameters
     ----------
     entries : iterable of mappings
-        Each with ``"start"`` (a Period, or what makes one), ``"target"`` (a one-dimensional
-        array, NaN where missing) and, optionally, ``"item_id"``; the position of an entry stands
-        in for an absent id.
+        Such as a ``PandasDataset``, a ``ListDataset`` or a ``FileDataset``. Each with ``"start"``
+        (a Period, or what makes one), ``"target"`` (a one-dimensional array, NaN where missing)
+        and, optionally, ``"item_id"``; the position of an entry stands in for an absent id.
     freq : str
         Step between values, as GluonTS metadata gives it; ``"H"``, ``"T"`` and ``"S"`` of old
         pandas are read as ``"h"``, ``"min"`` and ``"s"``. Only needed where a start is no Period,
@@ -103,7 +105,7 @@ def load_gluonts(name: str, *, split: Literal["train", "test"] = "test") -> pd.D
     MissingDependencyError
         If GluonTS is not installed.
     ValueError
-        If ``split`` is neither of the two.
+        If ``split`` is neither of the two, or GluonTS knows no data set of that name.
     DataError
         If the entries cannot be made into one long frame.
 
@@ -119,5 +121,10 @@ def load_gluonts(name: str, *, split: Literal["train", "test"] = "test") -> pd.D
     repository = import_optional(
         "gluonts.dataset.repository", extra="gluonts", purpose=f"The GluonTS data set {name!r}"
     )
+    if name not in repository.dataset_names:
+        raise ValueError(
+            f"`name` must be a data set of GluonTS, got {name!r}. "
+            f"Available: {', '.join(sorted(repository.dataset_names))}"
+        )
     dataset = repository.get_dataset(name)
     return gluonts_to_long_frame(getattr(dataset, split), dataset.metadata.freq)

@@ -13,30 +13,43 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mlrforecast._core.errors import DataError
+from mlrforecast.data._exogenous import Exogenous
 from mlrforecast.data.batch import ForecastBatch
+from mlrforecast.data.covariates import CovariateEncoding
 from mlrforecast.data.panel import Panel
+from mlrforecast.data.scaling import Scaling, scale_runs
+
+MIN_ROWS = 2
+"""A series needs a row of context and one to be forecast."""
+
+BLOCK = 4_000_000
+"""Values that are scaled at once, or more where one channel has more: bounds the memory."""
 
 
 class WindowStore:
     """All windows of a panel, each channel of each series on its own.
 
-    Values are standardised by channel: mean 0 and standard deviation 1 over the observed rows
-    given here, so that the loss weighs all series alike. Series shorter than a window are padded
-    with missing values on the left; every window has at least ``min_context`` rows of context.
+    Values are scaled by channel over the rows given here, so that the loss weighs all series
+    alike. A series shorter than a window is padded with missing values: its contexts have at
+    least ``min_context`` rows, or all but one, and its steps to forecast may end early.
 
     Parameters
     ----------
     panel : Panel
-        The series.
+        The series: training rows only.
+    encoding : CovariateEncoding
+        How covariates are read.
     context_length, prediction_length : int
         Steps of the context and of the forecast.
     min_context : int
-        Rows of context that the shortest series must have.
+        Rows of context that a padded window has at least, where its series holds as many.
+    scaling : {"standard", "robust", "mean_abs"}
+        How each channel is scaled, see :func:`mlrforecast.data.scale_runs`.
 
     Raises
     ------
     DataError
-        If a series has fewer than ``min_context + prediction_length`` rows.
+        If a series has fewer than 2 rows.
 
     Examples
     --------
@@ -44,38 +57,47 @@ class WindowStore:
     >>> from mlrforecast.data import read_panel
     >>> index = pd.date_range("2024-01-01", periods=10, freq="h")
     >>> panel = read_panel(pd.DataFrame({"y": range(10)}, index=index))
-    >>> store = WindowStore(panel, context_length=4, prediction_length=2, min_context=4)
+    >>> encoding = CovariateEncoding.fit(panel, calendar=False)
+    >>> store = WindowStore(
+    ...     panel, encoding, context_length=4, prediction_length=2, min_context=4
+    ... )
     >>> len(store), store.gather(torch.tensor([0, 4])).future_target.shape
     (5, torch.Size([2, 2, 1]))
     """
 
     def __init__(
-        self, panel: Panel, *, context_length: int, prediction_length: int, min_context: int
+        self,
+        panel: Panel,
+        encoding: CovariateEncoding,
+        *,
+        context_length: int,
+        prediction_length: int,
+        min_context: int,
+        scaling: Scaling = "standard",
     ) -> None:
+        _check_lengths(panel)
         self.context_length = context_length
         self.prediction_length = prediction_length
-        _check_lengths(panel, min_context + prediction_length, min_context)
         size = context_length + prediction_length
-        lengths = np.array([len(item.index) for item in panel.series])
-        pads = np.where(lengths < size, context_length - min_context, 0)
-        num_channels = len(panel.channels)
-        runs = np.repeat(lengths + pads, num_channels)
+        lengths = panel.lengths
+        shortest = np.minimum(min_context, lengths - 1)
+        short = lengths < size
+        before = np.where(short, np.maximum(context_length - shortest, 0), 0)
+        after = np.where(short, np.maximum(shortest + prediction_length - lengths, 0), 0)
+        # A run for each channel of each series.
+        num_channels = panel.num_channels
+        runs = np.repeat(before + lengths + after, num_channels)
         ends = np.cumsum(runs)
-        self.buffer = torch.empty(int(ends[-1]), dtype=torch.float32)
-        flat = self.buffer.numpy()
-        position = 0
-        for item, pad in zip(panel.series, pads, strict=True):
-            for channel in range(num_channels):
-                flat[position : position + pad] = np.nan
-                position += int(pad)
-                values, _, _ = _standardised(item.values[None, :, channel, None])
-                values = values[0, :, 0]
-                flat[position : position + len(values)] = values
-                position += len(values)
+        self.buffer = torch.full((int(ends[-1]),), torch.nan, dtype=torch.float32)
+        firsts = (ends - runs).reshape(-1, num_channels) + before[:, None]
+        _fill(self.buffer.numpy(), firsts, panel, scaling)
         self.has_missing = bool(torch.isnan(self.buffer).any())
+        self._num_channels = num_channels
         self._first = torch.from_numpy(ends - runs)
         self._last_number = torch.from_numpy(np.cumsum(runs - size + 1))
         self._windows = self.buffer.unfold(0, size, 1)
+        self._exogenous = Exogenous(panel, encoding, context_length, prediction_length)
+        self._before = before
 
     def __len__(self) -> int:
         """Return the number of windows."""
@@ -84,9 +106,14 @@ class WindowStore:
     def gather(self, numbers: Int[Tensor, " B"]) -> ForecastBatch:
         """Copy the windows of the given ``numbers``, 0 to ``len(self) - 1``, into a batch."""
         run = torch.searchsorted(self._last_number, numbers, right=True)
-        before = torch.where(run > 0, self._last_number[run - 1], 0)
-        windows = self._windows[self._first[run] + numbers - before]
-        return _split(windows.unsqueeze(-1), self.context_length, missing=self.has_missing)
+        start = numbers - torch.where(run > 0, self._last_number[run - 1], 0)
+        windows = self._windows[self._first[run] + start].unsqueeze(-1)
+        batch = split_windows(windows, self.context_length, missing=self.has_missing)
+        if self._exogenous.is_empty:
+            return batch
+        series = (run // self._num_channels).numpy()
+        cutoffs = start.numpy() - self._before[series] + self.context_length
+        return self._exogenous.add_to(batch, series, cutoffs)
 
     def sample(self, batch_size: int, num_batches: int, *, seed: int) -> Iterator[ForecastBatch]:
         """Yield batches of windows drawn at random with replacement.
@@ -110,45 +137,9 @@ class WindowStore:
             yield self.gather(chunk)
 
 
-def context_batch(
-    values: Float[np.ndarray, "B T C"], prediction_length: int
-) -> tuple[ForecastBatch, np.ndarray, np.ndarray]:
-    """Standardise contexts one by one in float64, for forecasting.
-
-    Parameters
-    ----------
-    values : ndarray of shape (B, T, C)
-        Contexts with NaN where missing.
-    prediction_length : int
-        Steps of the (empty) future in the batch.
-
-    Returns
-    -------
-    batch : ForecastBatch
-        Float32 contexts of mean 0 and standard deviation 1.
-    loc, scale : ndarray of shape (B, 1, C)
-        What turns a forecast of the batch back: ``forecast * scale + loc``; 0 and 1 where nothing
-        was observed.
-
-    Examples
-    --------
-    >>> batch, loc, scale = context_batch(np.array([[[10.0], [np.nan], [14.0]]]), 2)
-    >>> batch.past_target.flatten().tolist(), batch.past_observed.flatten().tolist()
-    ([-1.0, 0.0, 1.0], [True, False, True])
-    >>> loc.item(), scale.item()
-    (12.0, 2.0)
-    """
-    standard, loc, scale = _standardised(values)
-    missing = np.isnan(values)
-    windows = torch.from_numpy(standard.astype(np.float32))
-    future = torch.zeros(len(values), prediction_length, values.shape[2])
-    batch = _split(
-        torch.cat([windows, future], dim=1), values.shape[1], missing=bool(missing.any())
-    )
-    return batch, loc, scale
-
-
-def _split(windows: Float[Tensor, "B T C"], context_length: int, *, missing: bool) -> ForecastBatch:
+def split_windows(
+    windows: Float[Tensor, "B T C"], context_length: int, *, missing: bool
+) -> ForecastBatch:
     """Cut windows into context and future; NaN becomes 0 and a mask."""
     past, future = windows[:, :context_length], windows[:, context_length:]
     if not missing:
@@ -158,40 +149,27 @@ def _split(windows: Float[Tensor, "B T C"], context_length: int, *, missing: boo
     )
 
 
-def _standardised(
-    values: Float[np.ndarray, "B T C"],
-) -> tuple[Float[np.ndarray, "B T C"], Float[np.ndarray, "B 1 C"], Float[np.ndarray, "B 1 C"]]:
-    """Bring values to mean 0 and standard deviation 1 along time; also return both. NaN stays.
-
-    A constant becomes exactly 0 with scale 1. Neither a large level nor the size of the values
-    costs accuracy: both are taken out before anything is squared.
-    """
-    observed = ~np.isnan(values)
-    count = np.maximum(observed.sum(axis=1, keepdims=True), 1)
-    newest = values.shape[1] - 1 - observed[:, ::-1].argmax(axis=1, keepdims=True)
-    level = np.nan_to_num(np.take_along_axis(values, newest, axis=1))
-    centred = values - level
-    size = np.max(np.abs(centred), axis=1, keepdims=True, initial=0.0, where=observed)
-    size[size == 0] = 1.0
-    centred /= size
-    mean = np.sum(centred, axis=1, keepdims=True, where=observed) / count
-    centred -= mean
-    squares = np.sum(np.square(centred), axis=1, keepdims=True, where=observed)
-    deviation = np.sqrt(squares / count)
-    deviation[deviation == 0] = 1.0
-    centred /= deviation
-    return centred, level + mean * size, deviation * size
+def _fill(
+    buffer: np.ndarray, firsts: Int[np.ndarray, "S C"], panel: Panel, scaling: Scaling
+) -> None:
+    """Write each channel of each series, scaled, into a buffer from a ``firsts`` of its own on."""
+    count, num_channels = panel.values.shape
+    width = max(1, BLOCK // count)
+    for channel in range(0, num_channels, width):
+        block = panel.values[:, channel : channel + width].T
+        bounds = np.append(panel.bounds[:-1] + count * np.arange(len(block))[:, None], block.size)
+        scaled = scale_runs(np.ascontiguousarray(block).reshape(-1), bounds, scaling).values
+        moves = firsts[:, channel : channel + width].T.reshape(-1) - bounds[:-1]
+        buffer[np.arange(block.size) + np.repeat(moves, np.diff(bounds))] = scaled
 
 
-def _check_lengths(panel: Panel, required: int, min_context: int) -> None:
-    """Refuse a panel with a series of fewer than ``required`` rows; name the shortest."""
-    short = [item for item in panel.series if len(item.index) < required]
-    if short:
-        item = min(short, key=lambda series: len(series.index))
+def _check_lengths(panel: Panel) -> None:
+    """Refuse a panel with a series that is too short to be trained on; name the first."""
+    short = np.flatnonzero(panel.lengths < MIN_ROWS)
+    if len(short):
         raise DataError(
-            f"Every series needs at least {required} rows ({min_context} of context + "
-            f"prediction_length {required - min_context}), but "
-            f"{item.owner} has {len(item.index)}"
-            + (f" ({len(short)} of {len(panel.series)} series are too short)" * (len(short) > 1))
-            + ". Leave short series out, or lower prediction_length or patch_length."
+            f"Every series needs at least {MIN_ROWS} rows to train on, but "
+            f"{panel.owner(int(short[0]))} has {panel.lengths[short[0]]}"
+            + (f" ({len(short)} of {len(panel)} series are too short)" * (len(short) > 1))
+            + ". Leave short series out."
         )

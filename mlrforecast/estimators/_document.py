@@ -18,6 +18,7 @@ KEYS = {
     "parameters",
     "backbone",
     "config",
+    "encoding",
     "freq",
     "num_steps",
     "context",
@@ -96,10 +97,15 @@ def read_document(folder: Path, text: bytes) -> dict[str, Any]:
 def _check_types(folder: Path, document: dict[str, Any]) -> None:
     """Check the parts that are read before a model is built."""
     library, freq, backbone = document["library"], document["freq"], document["backbone"]
-    if not str(library).startswith(LIBRARY) or not isinstance(freq, str):
+    if (
+        not str(library).startswith(LIBRARY)
+        or not isinstance(freq, str | int)
+        or isinstance(freq, bool)
+    ):
         raise ModelFileError(
-            f"{CONFIG} in {str(folder)!r} must have text under 'freq', and {LIBRARY!r} with its "
-            f"version under 'library', got {short(freq)!r} and {short(library)!r}."
+            f"{CONFIG} in {str(folder)!r} must have text or an integer under 'freq', and "
+            f"{LIBRARY!r} with its version under 'library', got {short(repr(freq))} and "
+            f"{short(repr(library))}."
         )
     if backbone is not None and not isinstance(backbone, str):
         raise ModelFileError(

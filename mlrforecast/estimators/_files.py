@@ -5,14 +5,21 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import pandas as pd
 import torch
 from torch import nn
 
-from mlrforecast._core.errors import ModelFileError
+from mlrforecast._core.errors import DataError, ModelFileError
 from mlrforecast._version import __version__
+from mlrforecast.data import CovariateEncoding, FrameSchema, parse_frequency
 from mlrforecast.estimators._document import FORMAT, LIBRARY, short
-from mlrforecast.estimators._parameters import check_agreement, plain_parameters
+from mlrforecast.estimators._parameters import (
+    COLUMN,
+    COLUMNS,
+    OF_ENCODING,
+    check_agreement,
+    plain_parameters,
+    to_schema,
+)
 from mlrforecast.estimators._rules import build_model, build_skeleton
 from mlrforecast.estimators._saved_context import context_tensors, describe_context, read_context
 from mlrforecast.estimators._storage import read_model, write_model
@@ -23,6 +30,8 @@ if TYPE_CHECKING:
     from mlrforecast.estimators.forecaster import MLRForecaster
 
 Forecaster = TypeVar("Forecaster", bound="MLRForecaster")
+
+LONGEST_ALIAS = 64
 
 
 def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context: bool) -> None:
@@ -38,6 +47,7 @@ def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context
         "parameters": _write_parameters(forecaster),
         "backbone": None if forecaster.backbone is None else type(forecaster.backbone).__name__,
         "config": forecaster.config_.to_dict(),
+        "encoding": forecaster.encoding_.to_dict(),
         "freq": forecaster.freq_,
         "num_steps": forecaster.num_steps_,
         "context": None if context is None else describe_context(context),
@@ -45,7 +55,7 @@ def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context
     weights = forecaster.model_.state_dict()
     tensors = {"model": {name: value.contiguous() for name, value in weights.items()}}
     if context is not None:
-        tensors["context"] = context_tensors(context.panel)
+        tensors["context"] = context_tensors(context)
     write_model(Path(path).resolve(), document, tensors)
 
 
@@ -83,18 +93,24 @@ def _build(
     """Put a forecaster together from what was read."""
     forecaster = cls(**_read_parameters(document["parameters"]), backbone=backbone)
     forecaster._validate_params()
+    parameters = plain_parameters(forecaster)
+    schema = to_schema(parameters)
     config = EncoderConfig.from_dict(document["config"])
-    check_agreement(plain_parameters(forecaster), config)
+    check_agreement(parameters, config, schema)
+    encoding = CovariateEncoding.from_dict(document["encoding"])
     freq, num_steps = document["freq"], document["num_steps"]
-    _check_freq(freq)
+    _check_freq(freq, schema, encoding)
+    _check_encoding(encoding, schema, config)
     if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
         raise ValueError(f"its number of steps is {num_steps!r}.")
     context = None
     if document["context"] is not None:
-        context = read_context(document["context"], tensors["context"], freq)
+        context = read_context(document["context"], tensors["context"], freq, encoding)
     model = _build_filled(config, backbone, tensors["model"])
     forecaster.num_steps_ = num_steps
-    forecaster._set_fitted(model.eval(), freq, context)
+    forecaster._set_fitted(
+        model.eval(), schema=schema, encoding=encoding, freq=freq, context=context
+    )
     return forecaster
 
 
@@ -130,11 +146,26 @@ def _check_equal(found: dict[str, Any], needed: dict[str, Any]) -> None:
             raise ValueError(f"the weights do not fit the configuration, e.g. {name!r}.")
 
 
-def _check_freq(freq: str) -> None:
-    """Check that stamps can go on by a frequency."""
-    offset = pd.tseries.frequencies.to_offset(freq) if len(freq) <= 64 else None
-    if offset is None or offset.n < 1:
-        raise ValueError(f"its frequency is {short(freq)!r}.")
+def _check_freq(freq: str | int, schema: FrameSchema, encoding: CovariateEncoding) -> None:
+    """Check that time can go on by a frequency, and has the calendar that is read."""
+    longest = len(freq) > LONGEST_ALIAS if isinstance(freq, str) else freq >= 2**63
+    if longest or parse_frequency(freq) != freq or schema.freq not in (None, freq):
+        raise ValueError(f"its frequency is {short(repr(freq))}.")
+    if isinstance(freq, int) and encoding.cycles:
+        raise ValueError(f"integer time has no calendar, got {encoding.cycles}.")
+
+
+def _check_encoding(
+    encoding: CovariateEncoding, schema: FrameSchema, config: EncoderConfig
+) -> None:
+    """Check that covariates are read as the schema names them and as the network takes them."""
+    for role in ("past", "known", "static"):
+        names = tuple(column.name for column in getattr(encoding, role))
+        if names != getattr(schema, f"{role}_covariates"):
+            raise ValueError(f"its encoding of {role} covariates has other columns.")
+    for name in OF_ENCODING:
+        if getattr(encoding, name) != getattr(config, name):
+            raise ValueError(f"its encoding of covariates does not fit `{name}`.")
 
 
 def _check_backbone(folder: Path, saved: str | None, given: nn.Module | None) -> None:
@@ -153,11 +184,24 @@ def _write_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
     """Return the constructor's parameters as JSON values, without the backbone."""
     forecaster._validate_params()
     parameters = plain_parameters(forecaster)
-    check_agreement(parameters, forecaster.config_)
+    check_agreement(parameters, forecaster.config_, forecaster.schema_)
     del parameters["backbone"]
+    for name in COLUMN + COLUMNS:
+        if not _is_stored(parameters[name]):
+            raise DataError(
+                f"Only text and integers can be stored as names of columns, but `{name}` is "
+                f"{parameters[name]!r}. Rename the columns, fit and save again."
+            )
     if isinstance(limit := parameters["max_time"], timedelta):
         parameters["max_time"] = {"seconds": limit.total_seconds()}
     return parameters
+
+
+def _is_stored(names: Any) -> bool:
+    """Tell whether JSON gives back names of columns, and tuples of them."""
+    if isinstance(names, tuple):
+        return all(map(_is_stored, names))
+    return names is None or isinstance(names, str | int)
 
 
 def _read_parameters(fields: dict[str, Any]) -> dict[str, Any]:

@@ -1,13 +1,12 @@
-"""Forecasts written back in the form of the frame that was given."""
+"""Levels that are asked of a forecast, and forecasts side by side for a drawing."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
-from mlrforecast.data import future_index
-from mlrforecast.estimators._context import Context
+from mlrforecast.data import Panel, future_index
 from mlrforecast.estimators._rules import check_level_numbers
 from mlrforecast.models import EncoderConfig
 
@@ -34,105 +33,45 @@ def check_levels_requested(
     return given
 
 
-def forecast_frame(
-    context: Context,
+def first_items(panel: Panel, count: int) -> Panel:
+    """Return the first ``count`` series of a long panel, or channels of another one."""
+    if panel.layout.form == "long":
+        return panel.select(np.arange(min(count, len(panel))))
+    return replace(panel, labels=panel.labels[:count], values=panel.values[:, :count])
+
+
+def wide_history(panel: Panel, steps: int) -> pd.DataFrame:
+    """Return the newest ``steps`` of each series side by side, a column a channel or an item."""
+    return _side_by_side(panel, [(item.index, item.values) for item in panel.tail(steps)])
+
+
+def wide_forecast(
+    panel: Panel,
     point: np.ndarray,
     quantiles: np.ndarray | None,
-    levels: tuple[float, ...] | None,
+    levels: Sequence[float] | None,
 ) -> pd.DataFrame:
-    """Build the frame of a forecast.
-
-    Parameters
-    ----------
-    context : Context
-        What was forecast.
-    point : ndarray of shape (B, F, C)
-        Point forecast of each series.
-    quantiles : ndarray of shape (B, F, C, Q), optional
-        Quantiles of the ``levels``.
-    levels : tuple of float, optional
-        Their levels.
-    """
-    panel = context.panel
-    names = [] if levels is None else [f"{level:g}" for level in levels]
-    if panel.form == "wide":
-        return _wide_frame(context, point[0], None if quantiles is None else quantiles[0], names)
-    id_name, time_name, target_name = panel.names
-    prediction_length = point.shape[1]
-    columns = {
-        id_name: context.labels.repeat(prediction_length),
-        time_name: _future_stamps(context, prediction_length),
-        target_name: point[:, :, 0].reshape(-1),
-    }
-    if quantiles is not None:
-        for number, name in enumerate(names):
-            columns[name] = quantiles[:, :, 0, number].reshape(-1)
-    return pd.DataFrame(columns)
-
-
-def _future_stamps(context: Context, prediction_length: int) -> pd.DatetimeIndex:
-    """Return the stamps after every series; series that end together share the work."""
-    panel = context.panel
-    after: dict[pd.Timestamp, pd.DatetimeIndex] = {}
-    for item in panel.series:
-        last = item.index[-1]
-        if last not in after:
-            after[last] = future_index(last, panel.freq, prediction_length)
-    parts = [after[item.index[-1]] for item in panel.series]
-    return pd.DatetimeIndex(parts[0].append(parts[1:]))
-
-
-def _wide_frame(
-    context: Context, point: np.ndarray, quantiles: np.ndarray | None, names: list[str]
-) -> pd.DataFrame:
-    rows = context.panel.series[0].index
-    index = future_index(rows[-1], context.panel.freq, len(point)).rename(rows.name)
+    """Return a forecast side by side, with levels in pairs (item, "point" or level) on top."""
+    ahead = [future_index(item.index[-1], panel.freq, point.shape[1]) for item in panel]
     if quantiles is None:
-        return pd.DataFrame(point, index=index, columns=context.labels)
+        return _side_by_side(panel, list(zip(ahead, point, strict=True)))
     values = np.concatenate([point[..., None], quantiles], axis=-1)
-    return pd.DataFrame(
-        values.reshape(len(point), -1),
-        index=index,
-        columns=_with_level(context.labels, ["point", *names]),
-    )
-
-
-def _with_level(labels: pd.Index, names: list[str]) -> pd.MultiIndex:
-    """Return the columns with one more level below them."""
-    if isinstance(labels, pd.MultiIndex):
-        return pd.MultiIndex.from_tuples(
-            [(*label, name) for label in labels for name in names], names=[*labels.names, None]
-        )
-    # Not from_product, which sorts the labels and so needs ones that can be compared.
-    levels: list[Any] = [labels, names]
-    codes: list[Any] = [
-        np.repeat(np.arange(len(labels)), len(names)),
-        np.tile(np.arange(len(names)), len(labels)),
+    names = ["point", *(f"{level:g}" for level in levels or ())]
+    parts = [
+        _side_by_side(panel, list(zip(ahead, values[..., number], strict=True)))
+        for number in range(len(names))
     ]
-    return pd.MultiIndex(levels, codes, names=[labels.name, None])
+    return pd.DataFrame(pd.concat(parts, axis=1, keys=names)).swaplevel(axis=1)
 
 
-def wide_history(context: Context, steps: int) -> pd.DataFrame:
-    """Return the newest ``steps`` of each series side by side, a column a channel or an item."""
-    panel = context.panel
-    if panel.form == "wide":
-        item = panel.series[0]
-        return pd.DataFrame(item.values, index=item.index, columns=context.labels)[-steps:]
-    columns = {
-        label: pd.Series(item.values[-steps:, 0], index=item.index[-steps:])
-        for label, item in zip(context.labels, panel.series, strict=True)
-    }
-    return pd.DataFrame(columns)
+def _side_by_side(panel: Panel, parts: list[tuple[pd.Index, np.ndarray]]) -> pd.DataFrame:
+    """Return the values (T, C) of each series in columns named by labels of one level."""
+    frames = [pd.DataFrame(values, index=index) for index, values in parts]
+    frame = frames[0] if len(frames) == 1 else pd.DataFrame(pd.concat(frames, axis=1, sort=True))
+    return frame.set_axis(_flat(panel.labels), axis=1)
 
 
-def wide_forecast(forecast: pd.DataFrame, context: Context) -> pd.DataFrame:
-    """Bring a long forecast into the wide form, with pairs (item, "point" or level) on top."""
-    if context.panel.form == "wide":
-        return forecast
-    id_name, time_name, target_name = context.panel.names
-    renamed = forecast.rename(columns={target_name: "point"})
-    parts = {
-        label: renamed[renamed[id_name] == label].set_index(time_name).drop(columns=id_name)
-        for label in context.labels
-    }
-    return pd.DataFrame(pd.concat(parts, axis=1, sort=True))
+def _flat(labels: pd.Index) -> pd.Index:
+    """Return labels of one level."""
+    flat = [", ".join(map(str, name)) if isinstance(name, tuple) else name for name in labels]
+    return pd.Index(flat, dtype=object)

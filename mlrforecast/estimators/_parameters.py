@@ -1,15 +1,18 @@
 """What the parameters of the estimator may be, and what they become."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from datetime import timedelta
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
+import pandas as pd
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
+from mlrforecast.data import CovariateEncoding, FrameSchema, Scaling, parse_frequency
+from mlrforecast.data.schema import Fill, Resample
 from mlrforecast.estimators import _rules
 from mlrforecast.models import EncoderConfig
 from mlrforecast.training import Parametrization, TrainingOptions
@@ -19,9 +22,19 @@ if TYPE_CHECKING:
 
 MAX_SECONDS = 10**9
 
-CONSTRAINTS: dict[str, list[Any]] = {
+COLUMN = ("target", "id_column", "timestamp_column")
+COLUMNS = ("past_covariates", "known_covariates", "static_covariates")
+
+CONSTRAINTS: dict[str, list[Any] | str] = {
     "prediction_length": [Interval(Integral, 1, None, closed="left")],
     "context_length": [None, Interval(Integral, 1, None, closed="left")],
+    # Any hashable object may name a column.
+    **dict.fromkeys((*COLUMN, *COLUMNS), "no_validation"),
+    "calendar": ["boolean"],
+    "freq": [None, str, Interval(Integral, 1, None, closed="left")],
+    "fill": [None, StrOptions(set(get_args(Fill)))],
+    "resample": [None, StrOptions(set(get_args(Resample)))],
+    "scaling": [StrOptions(set(get_args(Scaling)))],
     # Not the names: scores can be registered later. The configuration checks them.
     "attention": [str, tuple, list],
     "ranks": [None, tuple, list],
@@ -56,10 +69,13 @@ CONSTRAINTS: dict[str, list[Any]] = {
 
 def plain_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
     """Return the parameters as values of Python, those of numpy converted; check their types."""
-    plain = {name: _plain(value) for name, value in forecaster.get_params(deep=False).items()}
-    for name, value in plain.items():
-        if isinstance(value, bool) and "boolean" not in CONSTRAINTS[name]:
+    plain: dict[str, Any] = {}
+    for name, value in forecaster.get_params(deep=False).items():
+        plain[name] = _columns(name, value) if name in COLUMN + COLUMNS else _plain(value)
+        if isinstance(plain[name], bool) and "boolean" not in CONSTRAINTS[name]:
             raise TypeError(f"`{name}` must be a number, got {value}.")
+    if plain["freq"] is not None:
+        plain["freq"] = parse_frequency(plain["freq"])
     limit = plain["max_time"]
     if isinstance(limit, timedelta) and limit <= timedelta(0):
         raise ValueError(f"`max_time` must be positive, got {limit!r}.")
@@ -78,16 +94,61 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _columns(name: str, value: Any) -> Any:
+    """Return the names of columns as a tuple, or the one name that ``target`` may be."""
+    if isinstance(value, (list, tuple, np.ndarray, pd.Index)) and name not in _ONE:
+        names = tuple(_plain_name(name, entry) for entry in value)
+        if not names and name == "target":
+            raise ValueError("`target` must name at least one column, got an empty sequence.")
+        return names
+    if name in COLUMNS:
+        raise TypeError(
+            f"`{name}` must be a sequence of names of columns, such as ['temperature'], got "
+            f"{value!r}."
+        )
+    return _plain_name(name, value)
+
+
+_ONE = ("id_column", "timestamp_column")
+
+
+def _plain_name(parameter: str, name: Any) -> Hashable:
+    """Return the name of a column, as a value of Python if it is text or an integer of numpy."""
+    if isinstance(name, bool) or not isinstance(name, Hashable):
+        raise TypeError(f"`{parameter}` must hold names of columns, got {name!r}.")
+    return name.item() if isinstance(name, (np.integer, np.str_)) else name
+
+
+def names_of_columns(frame: Any) -> list[Any]:
+    """Return the names of the columns of a frame that was read; numbers for an array."""
+    if isinstance(frame, np.ndarray):
+        return list(range(1 if frame.ndim == 1 else frame.shape[1]))
+    if isinstance(frame, pd.Series):
+        return [frame.name]
+    # pyarrow keeps the columns themselves where others keep the names.
+    return list(getattr(frame, "column_names", None) or frame.columns)
+
+
+def to_schema(parameters: dict[str, Any]) -> FrameSchema:
+    """Collect what the parameters say of a frame."""
+    fields = (field.name for field in dataclasses.fields(FrameSchema))
+    return FrameSchema(**{name: parameters[name] for name in fields})
+
+
 def check_without_data(parameters: dict[str, Any]) -> None:
     """Build what the parameters describe, for series that are long enough for any context."""
     longest = parameters["prediction_length"] + 4 * _rules.MAX_CONTEXT
-    model = _rules.build_skeleton(to_config(parameters, longest), parameters["backbone"])
+    config = to_config(parameters, longest, CovariateEncoding())
+    model = _rules.build_skeleton(config, parameters["backbone"])
     _rules.check_parametrization(model, parameters["parametrization"])
 
 
-def check_agreement(parameters: dict[str, Any], config: EncoderConfig) -> None:
-    """Raise a ValueError if a network was not built from these parameters."""
-    fitted = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+def check_agreement(parameters: dict[str, Any], config: EncoderConfig, schema: FrameSchema) -> None:
+    """Raise a ValueError if a forecaster was not fitted with these parameters."""
+    fitted = {name: getattr(config, name) for name in _fields_of_config()}
+    fitted |= {field.name: getattr(schema, field.name) for field in dataclasses.fields(schema)}
+    # A calendar that was asked for is left out where the series are too short to teach one.
+    fitted["calendar"] = config.num_calendar_features > 0 or parameters["calendar"]
     for name, value in fitted.items():
         given = parameters[name]
         if given is None and name in ("context_length", "patch_length"):
@@ -101,21 +162,41 @@ def check_agreement(parameters: dict[str, Any], config: EncoderConfig) -> None:
             )
 
 
-def to_config(parameters: dict[str, Any], longest: int) -> EncoderConfig:
+def to_config(
+    parameters: dict[str, Any], longest: int, encoding: CovariateEncoding
+) -> EncoderConfig:
     """Fill in what is derived from the data: the only mapping from parameters to a config."""
-    context_length, patch_length = _rules.derive_lengths(
-        longest,
-        parameters["prediction_length"],
-        parameters["context_length"],
-        parameters["patch_length"],
-    )
-    given = {field.name: parameters[field.name] for field in dataclasses.fields(EncoderConfig)}
+    context_length, patch_length = derive_lengths(parameters, longest)
     derived = {
         "context_length": context_length,
         "patch_length": patch_length,
         "patch_stride": parameters["patch_stride"] or patch_length,
+        **{name: getattr(encoding, name) for name in OF_ENCODING},
     }
-    return EncoderConfig.from_dict({**given, **derived})
+    return EncoderConfig.from_dict(
+        {name: parameters[name] for name in _fields_of_config()} | derived
+    )
+
+
+OF_ENCODING = (
+    "past_cardinalities",
+    "known_cardinalities",
+    "static_cardinalities",
+    "num_calendar_features",
+)
+"""Fields of a configuration that the columns of a frame determine."""
+
+
+def _fields_of_config() -> list[str]:
+    """Return the fields of a configuration that are parameters."""
+    every = [field.name for field in dataclasses.fields(EncoderConfig)]
+    return [name for name in every if name not in OF_ENCODING]
+
+
+def derive_lengths(parameters: dict[str, Any], longest: int) -> tuple[int, int]:
+    """Return context and patch length for series of at most ``longest`` rows."""
+    names = ("prediction_length", "context_length", "patch_length")
+    return _rules.derive_lengths(longest, *(parameters[name] for name in names))
 
 
 def training_options(parameters: dict[str, Any], num_windows: int) -> TrainingOptions:

@@ -1,35 +1,17 @@
 """Windows that roll through a frame, and their forecasts."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mlrforecast import metrics
 from mlrforecast._core.errors import DataError
-from mlrforecast.data import Panel, Series
-from mlrforecast.estimators._inference import forecast
-from mlrforecast.models import EncoderConfig, EncoderForecaster
-
-
-class Windows(NamedTuple):
-    """Views of the windows inside one series.
-
-    Parameters
-    ----------
-    context : ndarray of shape (N, T, C)
-        Contexts.
-    actual : ndarray of shape (N, F, C)
-        The steps that follow them.
-    cutoffs : DatetimeIndex of length N
-        The last stamp of each context.
-    """
-
-    context: np.ndarray
-    actual: np.ndarray
-    cutoffs: pd.DatetimeIndex
+from mlrforecast.data import ForecastWindows, Panel
+from mlrforecast.estimators._inference import BATCH, Predictor, slices
+from mlrforecast.models import EncoderConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +24,7 @@ class RollingForecast:
         Point forecasts and actual values of ``N`` windows; NaN where no value was observed.
     quantiles : ndarray of shape (N, F, C, Q), or None
         Quantiles of the levels that were asked for.
-    cutoffs : DatetimeIndex of length N
+    cutoffs : DatetimeIndex or Index of int, of length N
         The last stamp that each forecast could read.
     item_ids : ndarray of length N
         The item of each window; None for a wide frame.
@@ -51,7 +33,7 @@ class RollingForecast:
     forecast: np.ndarray
     actual: np.ndarray
     quantiles: np.ndarray | None
-    cutoffs: pd.DatetimeIndex
+    cutoffs: pd.Index
     item_ids: np.ndarray
 
     def __repr__(self) -> str:
@@ -71,51 +53,60 @@ def check_step(step: Any) -> int:
     return int(step)
 
 
-def rolling_windows(item: Series, config: EncoderConfig, step: int) -> Windows:
-    """Return views of every ``step``-th window of a series, counted back from its newest row."""
-    size = config.context_length + config.prediction_length
-    rows = len(item.index)
-    if rows < size:
+def rolling_windows(predictor: Predictor, panel: Panel, step: int) -> ForecastWindows:
+    """Return every ``step``-th window of each series, counted back from its newest row.
+
+    A series that is too short for a whole context has one window, of what there is.
+    """
+    config = predictor.model.config
+    _check_lengths(panel, config)
+    spare = panel.lengths - config.context_length - config.prediction_length
+    counts = np.maximum(spare, 0) // step + 1
+    series = np.repeat(np.arange(len(panel)), counts)
+    newest = panel.lengths - config.prediction_length
+    # Windows of a series that follow after each one.
+    later = np.repeat(np.cumsum(counts), counts) - 1 - np.arange(len(series))
+    return predictor.windows(panel, series, newest[series] - step * later)
+
+
+def _check_lengths(panel: Panel, config: EncoderConfig) -> None:
+    needed = config.prediction_length + 1
+    short = np.flatnonzero(panel.lengths < needed)
+    if len(short):
+        others = f" ({len(short)} of {len(panel)} series are too short)" * (len(panel) > 1)
         raise DataError(
-            f"A window needs {size} rows (context_length {config.context_length} + "
-            f"prediction_length {config.prediction_length}), but {item.owner} has {rows}."
+            f"A window needs {needed} rows (a row of context and prediction_length "
+            f"{config.prediction_length}), but {panel.owner(int(short[0]))} has "
+            f"{panel.lengths[short[0]]}{others}. Leave short series out."
         )
-    views = np.lib.stride_tricks.sliding_window_view(item.values, size, axis=0)
-    views = views[(rows - size) % step :: step].swapaxes(1, 2)
-    starts = np.arange((rows - size) % step, rows - size + 1, step)
-    return Windows(
-        views[:, : config.context_length],
-        views[:, config.context_length :],
-        item.index[starts + config.context_length - 1],
-    )
-
-
-def _join(
-    panel: Panel, windows: Sequence[Windows], point: np.ndarray, quantiles: np.ndarray | None
-) -> RollingForecast:
-    """Put the forecasts of all windows of a panel beside what happened."""
-    counts = [len(part.cutoffs) for part in windows]
-    ids = np.empty(len(windows), dtype=object)
-    ids[:] = [item.item_id for item in panel.series]
-    actual = [part.actual for part in windows]
-    cutoffs = windows[0].cutoffs.append([part.cutoffs for part in windows[1:]])
-    return RollingForecast(
-        point,
-        actual[0] if len(actual) == 1 else np.concatenate(actual),
-        quantiles,
-        pd.DatetimeIndex(cutoffs),
-        np.repeat(ids, counts),
-    )
 
 
 def roll(
-    model: EncoderForecaster,
-    panel: Panel,
-    step: int,
-    levels: tuple[float, ...] | None,
-    accelerator: str,
-) -> tuple[RollingForecast, list[Windows]]:
-    """Forecast from every window inside a panel; also return the windows of each series."""
-    windows = [rolling_windows(item, model.config, step) for item in panel.series]
-    contexts = [part.context for part in windows]
-    return _join(panel, windows, *forecast(model, contexts, levels, accelerator)), windows
+    predictor: Predictor, windows: ForecastWindows, levels: tuple[float, ...] | None
+) -> RollingForecast:
+    """Forecast from windows and put what happened beside it."""
+    panel, series = windows.panel, windows.series
+    items = np.full(len(panel), None, dtype=object)
+    if panel.layout.form == "long":
+        items = np.fromiter(panel.labels, dtype=object, count=len(panel))
+    point, quantiles = predictor.forecast(windows, levels)
+    actual = np.empty_like(point)
+    for rows in slices(len(windows), BATCH):
+        actual[rows] = windows.actual(rows)
+    return RollingForecast(
+        point,
+        actual,
+        quantiles,
+        panel.index[panel.bounds[series] + windows.cutoffs - 1],
+        items[series],
+    )
+
+
+def scaled_error(rolled: RollingForecast, windows: ForecastWindows, season_length: int) -> float:
+    """Return the mean absolute scaled error of forecasts from windows."""
+    season = season_length if season_length < windows.context_length else 1
+    scales = np.full((len(windows), windows.panel.num_channels), np.nan)
+    if windows.context_length > 1:
+        for rows in slices(len(windows), BATCH):
+            scales[rows] = metrics.seasonal_error(windows.contexts(rows), season)
+    return float(metrics.mase(rolled.actual, rolled.forecast, scales))

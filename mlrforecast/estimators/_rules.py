@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from mlrforecast._core.errors import DataError
-from mlrforecast.data import Panel, Series, WindowStore
 from mlrforecast.models import EncoderConfig, EncoderForecaster
 from mlrforecast.nn import initialise_mup, mup_table
 
@@ -126,37 +124,3 @@ def start(model: EncoderForecaster, parametrization: str) -> None:
     """Give a model the first weights of its parametrisation, those of torch being there."""
     if parametrization == "mup":
         initialise_mup(model, generator=torch.default_generator)
-
-
-def split_validation(
-    panel: Panel, config: EncoderConfig, *, hold_back: bool
-) -> tuple[Panel, Panel | None]:
-    """Hold back the newest tenth of each series, at least one forecast, if asked to."""
-    if not hold_back:
-        return panel, None
-    training, validation = [], []
-    for item in panel.series:
-        rows = len(item.index)
-        tail = max(config.prediction_length, rows // 10)
-        needed = tail + config.prediction_length + config.patch_length
-        if rows < needed:
-            raise DataError(
-                f"Early stopping needs {needed} rows of every series ({tail} of them held back), "
-                f"but {item.owner} has {rows}. Set early_stopping=False or leave it out."
-            )
-        training.append(Series(item.item_id, item.index[:-tail], item.values[:-tail]))
-        validation.append(item.tail(tail + config.context_length))
-    return (
-        Panel(panel.form, panel.names, panel.freq, tuple(training)),
-        Panel(panel.form, panel.names, panel.freq, tuple(validation)),
-    )
-
-
-def window_store(panel: Panel, config: EncoderConfig) -> WindowStore:
-    """Return the training windows of a panel; each has at least one patch of context."""
-    return WindowStore(
-        panel,
-        context_length=config.context_length,
-        prediction_length=config.prediction_length,
-        min_context=config.patch_length,
-    )

@@ -1,23 +1,156 @@
 """The context of a forecaster as JSON values and tensors, and back."""
 
+import dataclasses
 import re
-from typing import Any
+from collections.abc import Hashable
+from typing import Any, get_args
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import torch
 
 from mlrforecast._core.errors import DataError
-from mlrforecast.data import Panel, Series
-from mlrforecast.estimators._context import Context
+from mlrforecast.data import Covariate, CovariateEncoding, Layout, Panel, check_regular_runs
+from mlrforecast.data.panel import Form
+from mlrforecast.data.writing import has_index
 
 UNITS = ("s", "ms", "us", "ns")
+ROLES = ("past", "known", "static")
+NAMES = ("id_name", "time_name", "target_name")
+SWITCHES = ("indexed", "flat")
+LIBRARIES = [library.value for library in nw.Implementation if library.value != "unknown"]
+
+Tensors = dict[str, torch.Tensor]
 
 
-def describe_context(context: Context) -> dict[str, Any]:
+def describe_context(panel: Panel) -> dict[str, Any]:
     """Return all of a context but its numbers as JSON values."""
-    panel = context.panel
-    index = panel.series[0].index
+    layout = dataclasses.asdict(panel.layout)
+    return {
+        "layout": layout | {name: _plain_name(layout[name]) for name in NAMES},
+        "labels": _describe_labels(panel.labels),
+        "time": _describe_time(panel.index),
+        "categories": {
+            role: [_plain_categories(covariate) for covariate in getattr(panel, role)]
+            for role in ROLES
+        },
+    }
+
+
+def context_tensors(panel: Panel) -> Tensors:
+    """Return the numbers of a context: float64 values, int64 stamps, lengths and codes."""
+    stamps = panel.index.asi8 if isinstance(panel.index, pd.DatetimeIndex) else panel.index
+    arrays = {"values": panel.values, "stamps": stamps, "lengths": panel.lengths}
+    for role in ROLES:
+        for number, covariate in enumerate(getattr(panel, role)):
+            arrays[f"{role}.{number}"] = covariate.values
+    return {name: torch.from_numpy(_plain_array(values)) for name, values in arrays.items()}
+
+
+def read_context(
+    described: dict[str, Any], tensors: Tensors, freq: str | int, encoding: CovariateEncoding
+) -> Panel:
+    """Undo :func:`describe_context` and :func:`context_tensors`."""
+    labels = _read_labels(described["labels"])
+    layout = _read_layout(described["layout"], labels)
+    parts = dict(tensors)
+    values = _take(parts, "values", torch.float64)
+    lengths = _take(parts, "lengths", torch.int64)
+    index = _read_time(described["time"], _take(parts, "stamps", torch.int64))
+    series, channels = (len(labels), 1) if layout.form == "long" else (1, len(labels))
+    if (
+        lengths.shape != (series,)
+        # Before they are added up, which could overflow.
+        or ((lengths < 1) | (lengths > len(values))).any()
+        or values.shape != (lengths.sum(), channels)
+        or index.shape != (len(values),)
+        or isinstance(freq, int) == isinstance(index, pd.DatetimeIndex)
+    ):
+        raise ValueError("the parts of its context do not fit together.")
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    check_regular_runs(index, bounds, freq, lambda number: f"series {number} of its context")
+    counts = {"past": len(values), "known": len(values), "static": series}
+    covariates = {
+        role: _read_covariates(described["categories"][role], parts, role, encoding, counts[role])
+        for role in ROLES
+    }
+    if parts:
+        raise ValueError("its context holds more than values, stamps, lengths and covariates.")
+    return Panel(
+        layout=layout,
+        freq=freq,
+        labels=labels,
+        index=index,
+        values=values,
+        bounds=bounds,
+        **covariates,
+    )
+
+
+def _read_covariates(
+    categories: list[list[str] | None],
+    parts: Tensors,
+    role: str,
+    encoding: CovariateEncoding,
+    count: int,
+) -> tuple[Covariate, ...]:
+    """Return the covariates of a role, which must be those that the encoding reads."""
+    fitted = getattr(encoding, role)
+    if len(categories) != len(fitted):
+        raise ValueError("the covariates of its context are not those that it was trained with.")
+    covariates = []
+    for number, (column, names) in enumerate(zip(fitted, categories, strict=True)):
+        dtype = torch.float64 if names is None else torch.int64
+        values = _take(parts, f"{role}.{number}", dtype)
+        if (names is None) != (column.categories is None) or values.shape != (count,):
+            raise ValueError(f"covariate {column.name!r} of its context is not one.")
+        texts = None if names is None else tuple(map(_plain_text, names))
+        if texts is not None and (
+            len(set(texts)) < len(texts) or ((values < -1) | (values >= len(texts))).any()
+        ):
+            raise ValueError(f"the categories of covariate {column.name!r} are none.")
+        covariates.append(Covariate(column.name, values, texts))
+    return tuple(covariates)
+
+
+def _take(parts: Tensors, name: str, dtype: torch.dtype) -> np.ndarray:
+    """Remove a tensor and return its numbers, which must be finite or missing."""
+    tensor = parts.pop(name)
+    if tensor.dtype != dtype or torch.isinf(tensor).any():
+        raise ValueError(f"{name!r} of its context must hold finite numbers of {dtype}.")
+    return tensor.numpy()
+
+
+def _plain_array(values: Any) -> np.ndarray:
+    """Return an array that a tensor can share."""
+    dtype = np.float64 if np.asarray(values).dtype.kind == "f" else np.int64
+    # Not writable are those that pandas holds.
+    return np.array(values, dtype=dtype)
+
+
+def _read_layout(fields: dict[str, Any], labels: pd.Index) -> Layout:
+    """Read how the frame looked."""
+    names = {name: _plain_name(fields[name]) for name in NAMES}
+    layout = Layout(**{**fields, **names})
+    held_by = {"array": ["numpy"], "series": ["pandas"]}.get(layout.form, LIBRARIES)
+    columns = [layout.time_name, *labels] if layout.form == "wide" else list(names.values())
+    if (
+        layout.form not in get_args(Form)
+        or layout.native not in held_by
+        or any(not isinstance(fields[name], bool) for name in SWITCHES)
+        or ((layout.flat or layout.form == "series") and len(labels) != 1)
+        or (layout.form == "long" and layout.indexed and not has_index(layout))
+        or (not layout.indexed and len(set(columns)) < len(columns))
+    ):
+        raise ValueError("the layout of its context is none.")
+    return layout
+
+
+def _describe_time(index: pd.Index) -> dict[str, Any] | None:
+    """Return the unit and the zone of stamps, None for integers."""
+    if not isinstance(index, pd.DatetimeIndex):
+        return None
     zone = None if index.tz is None else str(index.tz)
     try:
         _in_zone(index, zone)
@@ -26,72 +159,21 @@ def describe_context(context: Context) -> dict[str, Any]:
             f"The time zone {zone!r} has no name that can be stored. Convert the stamps, e.g. "
             "with tz_convert('Europe/Paris'), or save without context."
         ) from error
-    return {
-        "form": panel.form,
-        "names": [_plain_label(name) for name in panel.names],
-        "labels": _describe_labels(context.labels),
-        "index_name": _plain_name(index.name if panel.form == "wide" else None),
-        "lengths": [len(item.index) for item in panel.series],
-        "unit": index.unit,
-        "time_zone": zone,
-    }
+    return {"unit": index.unit, "zone": zone}
 
 
-def context_tensors(panel: Panel) -> dict[str, torch.Tensor]:
-    """Return the numbers of a context: float64 values and int64 stamps."""
-    values = np.concatenate([item.values for item in panel.series])
-    stamps = np.concatenate([item.index.asi8 for item in panel.series])
-    return {"values": torch.from_numpy(values), "stamps": torch.from_numpy(stamps)}
-
-
-def read_context(described: dict[str, Any], tensors: dict[str, torch.Tensor], freq: str) -> Context:
-    """Undo :func:`describe_context` and :func:`context_tensors`."""
-    values, stamps = _read_numbers(described, tensors)
-    form = described["form"]
-    names = [_plain_label(label) for label in described["names"]]
-    labels = _read_labels(described["labels"])
-    lengths = np.array(described["lengths"], dtype=int)
-    ids, channels = ([None], len(labels)) if form == "wide" else (list(labels), 1)
-    if (
-        form not in ("wide", "long")
-        or len(lengths) != len(ids)
-        or (lengths < 1).any()
-        or values.shape != (lengths.sum(), channels)
-        or len(stamps) != len(values)
-        or (form == "wide" and names != list(labels))
-        or (form == "long" and len(set(names)) != 3)
-    ):
-        raise ValueError("the parts of its context do not fit together.")
-    ends = np.cumsum(lengths)
-    series = tuple(
-        Series(item_id, stamps[end - length : end], values[end - length : end])
-        for item_id, length, end in zip(ids, lengths, ends, strict=True)
-    )
-    if not all(item.index.is_monotonic_increasing and item.index.is_unique for item in series):
-        raise ValueError("the time stamps of its context do not rise.")
-    return Context(Panel(form, tuple(names), freq, series), labels)
-
-
-def _read_numbers(
-    described: dict[str, Any], tensors: dict[str, torch.Tensor]
-) -> tuple[np.ndarray, pd.DatetimeIndex]:
-    """Return the values and the stamps of a context."""
-    values, ticks, unit = tensors["values"], tensors["stamps"], described["unit"]
-    if (
-        len(tensors) != 2
-        or values.dtype != torch.float64
-        or ticks.dtype != torch.int64
-        or unit not in UNITS
-    ):
-        raise ValueError("its context must be float64 values and int64 stamps in a unit of time.")
-    if torch.isinf(values).any():
-        raise ValueError("its context holds infinite values.")
-    stamps = pd.DatetimeIndex(ticks.numpy().view(f"M8[{unit}]"))
+def _read_time(described: dict[str, Any] | None, ticks: np.ndarray) -> pd.Index:
+    """Undo :func:`_describe_time`."""
+    if described is None:
+        numbers: pd.Index = pd.Index(ticks)
+        return numbers
+    unit, zone = described["unit"], described["zone"]
+    if unit not in UNITS:
+        raise ValueError("the time of its context has no unit.")
+    stamps: pd.DatetimeIndex = pd.DatetimeIndex(ticks.view(f"M8[{unit}]"))
     if stamps.hasnans:
         raise ValueError("its context lacks a time stamp.")
-    zone = described["time_zone"]
-    stamps = stamps if zone is None else _in_zone(stamps.tz_localize("UTC"), zone)
-    return values.numpy(), stamps.rename(_plain_name(described["index_name"]))
+    return stamps if zone is None else _in_zone(stamps.tz_localize("UTC"), zone)
 
 
 def _in_zone(index: pd.DatetimeIndex, zone: str | None) -> pd.DatetimeIndex:
@@ -114,13 +196,25 @@ def _plain_label(label: Any) -> str | int:
     return str(label) if isinstance(label, str) else int(label)
 
 
-def _plain_name(name: Any) -> str | int | None:
+def _plain_name(name: Hashable | None) -> str | int | None:
+    """Return a name that may be None as a value of JSON."""
     return None if name is None else _plain_label(name)
+
+
+def _plain_categories(covariate: Covariate) -> list[str] | None:
+    return None if covariate.categories is None else list(covariate.categories)
+
+
+def _plain_text(text: Any) -> str:
+    if not isinstance(text, str):
+        raise ValueError("its context has categories that are no text.")
+    return text
 
 
 def _describe_labels(labels: pd.Index) -> dict[str, Any]:
     return {
-        "values": [_plain_label(label) for label in labels],
+        # A Series may be without a name.
+        "values": [_plain_name(label) for label in labels],
         "dtype": _describe_dtype(labels.dtype),
         "name": _plain_name(labels.name),
     }
@@ -137,7 +231,7 @@ def _describe_dtype(dtype: Any) -> str | dict[str, Any]:
 
 def _read_labels(described: dict[str, Any]) -> pd.Index:
     """Undo :func:`_describe_labels`."""
-    values = [_plain_label(label) for label in described["values"]]
+    values = [_plain_name(label) for label in described["values"]]
     name = _plain_name(described["name"])
     labels: pd.Index = pd.Index(values, dtype=_read_dtype(described["dtype"]), name=name)
     if list(labels) != values or not labels.is_unique:

@@ -1,6 +1,6 @@
 """The estimator: frames in, forecasts out, on the scikit-learn contract."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import timedelta
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -12,17 +12,24 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from mlrforecast import metrics
-from mlrforecast.data import default_season_length, read_panel
-from mlrforecast.estimators import _files, _inference, _parameters, _rules
-from mlrforecast.estimators._context import Context, stack_contexts, take_context
+from mlrforecast.data import (
+    CovariateEncoding,
+    FrameSchema,
+    Panel,
+    default_season_length,
+    extend_panel,
+    read_panel,
+    write_forecast,
+)
+from mlrforecast.estimators import _files, _inference, _leakage, _parameters, _rolling, _rules
 from mlrforecast.estimators._output import (
     check_levels_requested,
-    forecast_frame,
+    first_items,
     wide_forecast,
     wide_history,
 )
-from mlrforecast.estimators._rolling import RollingForecast, check_step, roll
+from mlrforecast.estimators._rolling import RollingForecast
+from mlrforecast.estimators._training_data import prepare
 from mlrforecast.models import EncoderForecaster
 from mlrforecast.plots import plot_forecast
 from mlrforecast.training import isolated_seed, train
@@ -31,8 +38,10 @@ from mlrforecast.training import isolated_seed, train
 class MLRForecaster(BaseEstimator):  # type: ignore[misc]
     """Forecast time series with an encoder transformer and multi-level low-rank attention.
 
-    Every series, and every column of a wide frame, is forecast on its own from its last
-    ``context_length`` steps by one network that is trained on all of them.
+    Every series, and every target column of a wide frame, is forecast on its own from its last
+    ``context_length`` steps by one network that is trained on all of them. Frames may be wide or
+    long, of pandas, polars or any other library that narwhals reads; a pandas Series and arrays of
+    numpy are read too, and a forecast comes back in the form that was given.
 
     Parameters
     ----------
@@ -40,7 +49,45 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         Steps to forecast.
     context_length : int, optional
         Steps that a forecast reads. Default: a quarter of the longest series, at most 336, in
-        whole patches.
+        whole patches. Shorter series are padded and the padding is masked.
+    target : hashable or sequence of hashable, optional
+        Column to forecast, of a wide frame one or more; columns that no parameter names are left
+        out then. Default: ``"target"`` or ``"y"`` of a long frame, all columns without another
+        role of a wide one.
+    id_column : hashable, optional
+        Column that names the series of each row of a long frame. Default: ``"item_id"`` or
+        ``"unique_id"``, where there is one; a frame without is a wide one.
+    timestamp_column : hashable, optional
+        Column of the time stamps. Default: ``"timestamp"`` or ``"ds"``, else the index where it
+        holds time, else the one column that does.
+    past_covariates : sequence of hashable
+        Columns, numeric or categorical, whose values are known up to the present, such as the
+        measured temperature.
+    known_covariates : sequence of hashable
+        Columns, numeric or categorical, whose values are known over the steps to forecast too,
+        such as prices and promotions; ``predict`` takes those of the future.
+    static_covariates : sequence of hashable
+        Columns of a long frame, numeric or categorical, that hold one value for each series. A
+        category that ``fit`` did not see counts as unknown, here as in the other covariates.
+    calendar : bool
+        Whether the network reads where in the day, the week and the year each step to forecast
+        stands, in local time. A cycle that is no longer than a step, or that no series goes
+        through twice, is left out.
+    freq : str or int, optional
+        Step from one row to the next: a pandas offset alias such as ``"15min"``, ``"W-WED"`` or
+        ``"MS"``, or the difference of integer time. Default: what the stamps of the longest series
+        follow.
+    fill : {"missing", "zero"}, optional
+        What rows hold that are absent between the first and the last of a series: missing targets,
+        which are masked, or targets of 0. Default: a gap is an error.
+    resample : {"mean", "sum", "median", "min", "max", "first", "last"}, optional
+        How the target values of rows that fall into one step of ``freq`` become one value, for
+        irregular stamps. Default: irregular stamps are an error, which proposes a ``freq``.
+    scaling : {"standard", "robust", "mean_abs"}
+        How each context is brought to one size and level before the network reads it, and the
+        forecast back: by mean and standard deviation; by median and distance of the quartiles,
+        which spikes do not move; or by the mean absolute value alone, which leaves 0 at 0, for
+        counts that often are 0.
     attention : str or sequence of str
         Score of the attention layers: ``"mlr"``, ``"standard"``, ``"mlr_window"``,
         ``"sliding_window"``, ``"global_window"``, ``"bilinear"``, ``"bilinear_mlr"`` or
@@ -96,7 +143,8 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         numbers has ``768 / n`` times as much. The weights of a ``backbone`` are started anew too.
     early_stopping : bool
         Whether to hold back the newest tenth of each series (at least ``prediction_length``
-        steps), stop when its loss no longer falls, and keep the best weights.
+        steps), stop when its loss no longer falls, and keep the best weights. Series that are too
+        short for that are trained on as a whole.
     patience : int
         Validations (one every twentieth of ``max_steps``) without a better loss before stopping.
     max_time : timedelta or float, optional
@@ -116,14 +164,25 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         Its configuration, with every default filled in.
     context_length_ : int
         Steps that a forecast reads.
-    freq_ : str
-        Frequency of the series, as a pandas offset alias.
+    schema_ : FrameSchema
+        What the parameters said of frames when ``fit`` was called; later frames are read so too.
+    encoding_ : CovariateEncoding
+        How covariates and the calendar are read, as learnt from the training rows.
+    context_ : Panel or None
+        The last ``context_length_`` rows of each series given to ``fit``, None after ``load``
+        unless they were saved.
+    freq_ : str or int
+        Frequency of the series, as a pandas offset alias, or the step of integer time.
     season_length_ : int
         Steps of the main season of that frequency, used by ``score``.
     num_parameters_ : int
         Trained numbers of the network.
     num_steps_ : int
         Optimiser steps that were made.
+    n_features_in_ : int
+        Columns of the frame given to ``fit``; not there after ``load``.
+    feature_names_in_ : ndarray of str
+        Their names, where all of them are text; not there after ``load``.
 
     References
     ----------
@@ -137,15 +196,46 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
     >>> forecaster = MLRForecaster(prediction_length=24, max_steps=2, progress=False)
     >>> forecaster.fit(frame).predict().shape[0]
     24
+
+    With covariates that are known in advance:
+
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> days = pd.date_range("2024-01-01", periods=67, freq="D")
+    >>> promo = np.arange(67) % 5 == 0
+    >>> sales = pd.DataFrame({"shop": "007", "day": days, "sold": 10 + 5 * promo, "promo": promo})
+    >>> forecaster = MLRForecaster(
+    ...     prediction_length=7,
+    ...     target="sold",
+    ...     id_column="shop",
+    ...     timestamp_column="day",
+    ...     known_covariates=["promo"],
+    ...     max_steps=2,
+    ...     progress=False,
+    ... )
+    >>> forecast = forecaster.fit(sales[:60]).predict(future=sales[60:])
+    >>> list(forecast.columns), forecast["day"].iloc[0]
+    (['shop', 'day', 'sold'], Timestamp('2024-03-01 00:00:00'))
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = _parameters.CONSTRAINTS
+    _parameter_constraints: ClassVar[dict[str, list[Any] | str]] = _parameters.CONSTRAINTS
 
     def __init__(
         self,
         prediction_length: int,
         *,
         context_length: int | None = None,
+        target: Hashable | Sequence[Hashable] | None = None,
+        id_column: Hashable | None = None,
+        timestamp_column: Hashable | None = None,
+        past_covariates: Sequence[Hashable] = (),
+        known_covariates: Sequence[Hashable] = (),
+        static_covariates: Sequence[Hashable] = (),
+        calendar: bool = True,
+        freq: str | int | None = None,
+        fill: str | None = None,
+        resample: str | None = None,
+        scaling: str = "standard",
         attention: str | Sequence[str] = "mlr",
         ranks: Sequence[int] | None = None,
         block_sizes: Sequence[int | None] | None = None,
@@ -177,6 +267,17 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.prediction_length = prediction_length
         self.context_length = context_length
+        self.target = target
+        self.id_column = id_column
+        self.timestamp_column = timestamp_column
+        self.past_covariates = past_covariates
+        self.known_covariates = known_covariates
+        self.static_covariates = static_covariates
+        self.calendar = calendar
+        self.freq = freq
+        self.fill = fill
+        self.resample = resample
+        self.scaling = scaling
         self.attention = attention
         self.ranks = ranks
         self.block_sizes = block_sizes
@@ -206,22 +307,20 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         self.accelerator = accelerator
         self.progress = progress
 
-    def fit(self, X: pd.DataFrame, y: None = None) -> Self:
+    def fit(self, X: object, y: None = None) -> Self:
         """Train on every window of every series in a frame.
 
         Training seeds the random generators of the process and puts them back, so fits in
         threads of one process, and :meth:`load` beside them, run one after the other. Use
         processes to fit in parallel.
 
-        Fits in several threads of one process run one after the other; use processes instead.
-
         Parameters
         ----------
-        X : DataFrame
-            Wide: a ``DatetimeIndex`` and numeric columns, each a series. Long: the columns
-            ``item_id, timestamp, target`` or ``unique_id, ds, y``. Stamps are regular and
-            unique; rows may come in any order; values may be missing (NaN): they are left out
-            of the normalisation and of the loss.
+        X : DataFrame, Series or ndarray
+            Wide: time and numeric columns, each a series. Long: a row for each item and stamp. An
+            array of shape (T,) or (T, C) has the time 0 to T - 1. Rows may come in any order;
+            targets may be missing (NaN): they are left out of the normalisation and of the loss.
+            A series needs two rows.
         y : None
             Not used; here for scikit-learn.
 
@@ -235,6 +334,8 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         DataError
             If the frame breaks a rule; a ValueError that names the column or series, the rule
             and the value. Nothing has been trained then.
+        TypeError
+            If ``X`` is no frame, or a parameter has another type.
         ValueError
             If a parameter is out of its range.
         """
@@ -242,24 +343,23 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
             raise ValueError("`y` must be None: the targets are the columns of `X`.")
         self.check_parameters()
         parameters = _parameters.plain_parameters(self)
+        schema = _parameters.to_schema(parameters)
         # Reading a frame swaps the filters of warnings, which belong to the process too.
         with isolated_seed(parameters["seed"]):
-            panel = read_panel(X)
-            longest = max(len(item.index) for item in panel.series)
-            config = _parameters.to_config(parameters, longest)
-            training, validation = _rules.split_validation(
-                panel, config, hold_back=self.early_stopping
-            )
-            store = _rules.window_store(training, config)
-            model = _rules.build_model(config, self.backbone)
+            panel = read_panel(X, schema)
+            data = prepare(panel, parameters)
+            model = _rules.build_model(data.config, self.backbone)
             _rules.start(model, parameters["parametrization"])
-            self.num_steps_ = train(
-                model,
-                store,
-                _parameters.training_options(parameters, len(store)),
-                validation=None if validation is None else _rules.window_store(validation, config),
-            )
-        self._set_fitted(model, panel.freq, take_context(X, panel, config.context_length))
+            options = _parameters.training_options(parameters, len(data.store))
+            self.num_steps_ = train(model, data.store, options, validation=data.validation)
+        self._set_fitted(
+            model,
+            schema=schema,
+            encoding=data.encoding,
+            freq=panel.freq,
+            context=panel.tail(data.config.context_length),
+        )
+        self._note_features(_parameters.names_of_columns(X))
         return self
 
     def check_parameters(self) -> None:
@@ -288,45 +388,60 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         _inference.find_device(self.accelerator)
 
     def predict(
-        self, X: pd.DataFrame | None = None, *, quantile_levels: Sequence[float] | None = None
-    ) -> pd.DataFrame:
+        self,
+        X: object = None,
+        *,
+        future: object = None,
+        quantile_levels: Sequence[float] | None = None,
+    ) -> Any:
         """Forecast the ``prediction_length`` steps that follow a frame.
 
         Parameters
         ----------
-        X : DataFrame, optional
-            A frame in either form, of the frequency of the one given to ``fit``; series and
-            columns may be new. Only the last ``context_length_`` rows of each series are read.
-            Default: the frame of ``fit``.
+        X : DataFrame, Series or ndarray, optional
+            A frame in any form, of the frequency of the one given to ``fit``, with the same
+            covariates; series and targets may be new. Only the last ``context_length_`` rows of
+            each series are read. Default: the frame of ``fit``.
+        future : DataFrame, optional
+            The ``known_covariates`` of the steps to forecast: a frame in the form of ``X`` with
+            its time, its items if it is a long one, and these columns. It may hold more rows and
+            columns, which are not read. Needed if there are known covariates.
         quantile_levels : sequence of float, optional
             Levels to forecast too, within the trained ones; between two trained levels the
             quantile is interpolated.
 
         Returns
         -------
-        DataFrame
-            In the form of ``X``. Wide: the future stamps as index and the same columns; with
-            ``quantile_levels`` each column becomes a group: ``forecast["load"]["0.9"]``, and
-            ``forecast["load"]["point"]``. Long: the same three columns, with the point forecast
-            as target, and a column a level, named ``"0.9"``.
+        DataFrame, Series or ndarray
+            In the form, and of the library, of ``X``.
+
+            - Wide: the future stamps and the target columns. With ``quantile_levels`` each column
+              becomes a group: ``forecast["load"]["0.9"]``, and ``forecast["load"]["point"]``;
+              where time is a column, there are the columns ``"load"`` and ``"load_0.9"``.
+            - Long: items, future stamps and targets, and a column a level, named ``"0.9"``.
+            - Series: a Series; with ``quantile_levels`` a frame of ``"point"`` and ``"0.9"``.
+            - Array of shape (T,) or (T, C): an array of shape (F,) or (F, C); with
+              ``quantile_levels`` the quantiles alone, of shape (F, Q) or (F, C, Q).
 
         Raises
         ------
         NotFittedError
             If ``fit`` has not been called.
         DataError
-            If the frame breaks a rule.
+            If a frame breaks a rule. If ``future`` is incomplete, the message lists what is
+            missing.
         ValueError
             If a level is not within the trained ones, or the loss has no quantiles, or ``X`` is
             omitted after ``load``.
         """
         check_is_fitted(self, "model_")
         levels = check_levels_requested(quantile_levels, self.config_)
-        return self._predict(self._context(X), levels)
+        panel = self._context(X)
+        return write_forecast(panel, *self._forecast(panel, future, levels), levels)
 
     def rolling_forecast(
         self,
-        X: pd.DataFrame,
+        X: object,
         *,
         step: int = 1,
         quantile_levels: Sequence[float] | None = None,
@@ -335,9 +450,10 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : DataFrame
-            A frame in either form whose series hold at least ``context_length_ +
-            prediction_length`` rows.
+        X : DataFrame, Series or ndarray
+            A frame in any form whose series hold at least ``prediction_length + 1`` rows; known
+            covariates are read from it too. A series with less than ``context_length_ +
+            prediction_length`` rows has one window, whose context is what there is.
         step : int
             Rows from one window to the next; windows are counted back from the newest row.
         quantile_levels : sequence of float, optional
@@ -351,14 +467,16 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         NotFittedError, DataError, ValueError
-            As in :meth:`predict`; also if a series is shorter than a window.
+            As in :meth:`predict`; also if a series is too short.
         """
         check_is_fitted(self, "model_")
-        check_step(step)
+        step = _rolling.check_step(step)
         levels = check_levels_requested(quantile_levels, self.config_)
-        return roll(self.model_, read_panel(X, freq=self.freq_), step, levels, self.accelerator)[0]
+        panel = self._read(X)
+        windows = _rolling.rolling_windows(self._predictor, panel, step)
+        return _rolling.roll(self._predictor, windows, levels)
 
-    def score(self, X: pd.DataFrame, y: None = None) -> float:
+    def score(self, X: object, y: None = None) -> float:
         """Return minus the mean absolute scaled error over the windows inside a frame.
 
         Windows follow each other every ``prediction_length`` steps, counted back from the newest
@@ -368,7 +486,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : DataFrame
+        X : DataFrame, Series or ndarray
             As in :meth:`rolling_forecast`.
         y : None
             Not used; here for scikit-learn.
@@ -389,17 +507,64 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
             If some, but not all, windows are left out.
         """
         check_is_fitted(self, "model_")
-        season = self.season_length_ if self.season_length_ < self.context_length_ else 1
-        panel = read_panel(X, freq=self.freq_)
+        panel = self._read(X)
         step = self.config_.prediction_length
-        rolled, windows = roll(self.model_, panel, step, None, self.accelerator)
-        scales = [metrics.seasonal_error(part.context, season) for part in windows]
-        return -float(metrics.mase(rolled.actual, rolled.forecast, np.concatenate(scales)))
+        windows = _rolling.rolling_windows(self._predictor, panel, step)
+        rolled = _rolling.roll(self._predictor, windows, None)
+        return -_rolling.scaled_error(rolled, windows, self.season_length_)
+
+    def check_leakage(self, X: object, *, cutoffs: int = 3) -> pd.DataFrame:
+        """Check on a frame that nothing after a cutoff reaches what stands before it.
+
+        At each cutoff, targets and past covariates after it are replaced, by noise of another
+        size and then by nothing, and the rows beyond the steps to forecast are cut off. What the
+        forecaster makes of the rows up to the cutoff must stay the same to the last bit.
+
+        Parameters
+        ----------
+        X : DataFrame, Series or ndarray
+            As in :meth:`rolling_forecast`; the frame that ``fit`` was given, or a newer one.
+        cutoffs : int
+            Cutoffs to check, at about equal distances in the longest series.
+
+        Returns
+        -------
+        DataFrame
+            A row for each check, with the columns ``check``, ``cutoff`` (the last stamp before
+            what was changed), ``max_change`` and ``passed``.
+
+            - ``"scaler"``: change of the location and scale of the contexts, in units of the scale.
+            - ``"forecast"``: change of point forecasts and quantiles, in the same units.
+            - ``"training"``: change of the scaled training windows and of the encoding of
+              covariates when the rows that early stopping would hold back are replaced. Left out
+              if no series is long enough to hold rows back.
+            - ``"known covariate 'x'"``: here ``max_change`` is the size of the correlation of a
+              numeric known covariate with a target in the same row. Above 0.9999 it does not
+              pass: the column may be the target itself, which nobody knows in advance.
+
+        Raises
+        ------
+        NotFittedError, DataError, ValueError
+            As in :meth:`predict`; also if no series has two rows.
+
+        Examples
+        --------
+        >>> from mlrforecast import MLRForecaster, load_dataset
+        >>> frame = load_dataset("synthetic").targets
+        >>> forecaster = MLRForecaster(prediction_length=24, max_steps=2, progress=False)
+        >>> bool(forecaster.fit(frame).check_leakage(frame)["passed"].all())
+        True
+        """
+        check_is_fitted(self, "model_")
+        cutoffs = _leakage.check_cutoffs(cutoffs)
+        parameters = _parameters.plain_parameters(self)
+        return _leakage.find_leaks(self._predictor, self._read(X), parameters, cutoffs)
 
     def plot(
         self,
-        X: pd.DataFrame | None = None,
+        X: object = None,
         *,
+        future: object = None,
         quantile_levels: Sequence[float] | None = None,
         max_items: int = 4,
     ) -> NDArray[Any]:
@@ -407,7 +572,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : DataFrame, optional
+        X, future : DataFrame, optional
             As in :meth:`predict`.
         quantile_levels : sequence of float, optional
             Levels of the fan. Default: all that were trained, if the loss has quantiles.
@@ -430,12 +595,12 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         if max_items < 1:
             raise ValueError(f"`max_items` must be at least 1, got {max_items}.")
         levels = check_levels_requested(quantile_levels, self.config_)
-        context = self._context(X)
-        shown = context.draw_from(max_items)
-        forecast = wide_forecast(self._predict(shown, levels), shown)
+        panel = self._context(X)
+        shown = first_items(panel, max_items)
+        forecast = wide_forecast(shown, *self._forecast(shown, future, levels), levels)
         history = wide_history(shown, 3 * self.config_.prediction_length)
         axes = plot_forecast(history, forecast, history_length=len(history), max_items=max_items)
-        if (hidden := len(context.labels) - len(axes)) > 0:
+        if (hidden := len(panel.labels) - len(axes)) > 0:
             axes[-1].set_xlabel(f"and {hidden} more, not drawn")
         return axes
 
@@ -491,19 +656,47 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         """
         return _files.load(cls, path, backbone)
 
-    def _set_fitted(self, model: EncoderForecaster, freq: str, context: Context | None) -> None:
+    def _set_fitted(
+        self,
+        model: EncoderForecaster,
+        *,
+        schema: FrameSchema,
+        encoding: CovariateEncoding,
+        freq: str | int,
+        context: Panel | None,
+    ) -> None:
         self.model_ = model
         self.config_ = model.config
         self.context_length_ = model.config.context_length
+        self.schema_ = schema
+        self.encoding_ = encoding
         self.freq_ = freq
         self.season_length_ = default_season_length(freq)
         self.num_parameters_ = sum(parameter.numel() for parameter in model.parameters())
         self.context_ = context
 
-    def _context(self, X: pd.DataFrame | None) -> Context:
+    def _note_features(self, names: Sequence[Any]) -> None:
+        """Keep what scikit-learn wants to know of the columns of a frame."""
+        self.n_features_in_ = len(names)
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            # Of an earlier fit.
+            del self.feature_names_in_
+
+    @property
+    def _predictor(self) -> _inference.Predictor:
+        """What forecasts from panels."""
+        return _inference.Predictor(self.model_, self.encoding_, self.accelerator)
+
+    def _read(self, X: object) -> Panel:
+        """Read a frame as the one of ``fit`` was read, whatever the parameters are now."""
+        return read_panel(X, self.schema_, freq=self.freq_)
+
+    def _context(self, X: object) -> Panel:
         """Return the rows to forecast from."""
         if X is not None:
-            return take_context(X, read_panel(X, freq=self.freq_), self.context_length_)
+            return self._read(X).tail(self.context_length_)
         if self.context_ is None:
             raise ValueError(
                 "`X` is needed: this forecaster was loaded from a file without its context. "
@@ -511,8 +704,12 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
             )
         return self.context_
 
-    def _predict(self, context: Context, levels: tuple[float, ...] | None) -> pd.DataFrame:
-        """Forecast the steps that follow a context."""
-        contexts = stack_contexts(context.panel, self.context_length_)
-        point, quantiles = _inference.forecast(self.model_, [contexts], levels, self.accelerator)
-        return forecast_frame(context, point, quantiles, levels)
+    def _forecast(
+        self, panel: Panel, future: object, levels: tuple[float, ...] | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Forecast the steps that follow a panel."""
+        _inference.check_observed(panel, self.context_length_)
+        extended = extend_panel(panel, self.schema_, self.config_.prediction_length, future)
+        series = np.arange(len(panel))
+        windows = self._predictor.windows(extended, series, panel.lengths)
+        return self._predictor.forecast(windows, levels)

@@ -152,13 +152,20 @@ class CausalFields(EncoderFields):
         super().__post_init__()
 
 
-def count(name: str, value: Any) -> int:
-    """Return a value as an int of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
+def count(name: str, value: Any, *, least: int = 1) -> int:
+    """Return a value as an int of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
     if int(value) >= 2**62:
         raise ValueError(f"`{name}` must be less than 2**62, got {value}.")
     return int(value)
+
+
+def cardinalities(name: str, value: Any) -> tuple[int, ...]:
+    """Return how many categories each column has, 0 for a column of numbers."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise TypeError(f"`{name}` must be a sequence of integers, got a {type(value).__name__}.")
+    return tuple(count(name, size, least=0) for size in value)
 
 
 def share(name: str, value: Any, *, closed: bool = False) -> float:

@@ -31,6 +31,11 @@ class Sampler:
             raise ValueError(
                 f"`top_k` must be at most the vocabulary of {vocabulary_size} tokens, got {top_k}."
             )
+        if generator is not None and not isinstance(generator, torch.Generator):
+            raise TypeError(
+                f"`generator` must be a torch.Generator, got {generator!r}. For a seed, give "
+                "torch.Generator().manual_seed(seed)."
+            )
         self.temperature = temperature
         self.top_k = vocabulary_size if top_k is None else top_k
         self.generator = generator

@@ -274,11 +274,10 @@ def count_parameters(model: nn.Module) -> ParameterCount:
     makes_tokens = (nn.Embedding, LearnedPositions, InputLinear)
     inputs = [module for module in model.modules() if isinstance(module, makes_tokens)]
     layers = [module for module in model.modules() if isinstance(module, StructuredAttention)]
-    head = _head(model)
     return ParameterCount(
         total=_size([model]),
         embedding=_size(inputs),
-        head=0 if head is None else _size([*inputs, head]) - _size(inputs),
+        head=_size([*inputs, *_head(model)]) - _size(inputs),
         attention=_size(layers),
     )
 
@@ -289,14 +288,17 @@ def _size(modules: Iterable[nn.Module]) -> int:
     return sum(distinct.values())
 
 
-def _head(model: nn.Module) -> nn.Module | None:
+def _head(model: nn.Module) -> tuple[nn.Module, ...]:
     """Return what makes the output of a model of this library from its encoded tokens."""
     match model:
-        case CausalLM() | EncoderForecaster():
-            return model.head
+        case CausalLM():
+            return (model.head,)
+        case EncoderForecaster():
+            effects = (model.known_effect, model.calendar_effect)
+            return (model.head, *(effect for effect in effects if effect is not None))
         case Regressor():
-            return model.read_out
-    return None
+            return (model.read_out,)
+    return ()
 
 
 def _check_module(model: nn.Module) -> None:
@@ -350,11 +352,34 @@ def _parts(model: nn.Module, tokens: int, convention: Convention) -> tuple[Cost,
             read = tokens if convention == "paper" else tokens // 2
             return body, _cost(model.read_out, read, convention)
         case EncoderForecaster():
-            body = _cost(model.embedding.values, tokens, convention)
+            body = _of_embedding(model, tokens, convention)
             body += _cost(model.backbone, tokens, convention)
             # Its maps read all tokens at once, or their mean.
-            return body, _of_children(model.head, 1, convention)
+            head = _of_children(model.head, 1, convention)
+            steps = model.config.prediction_length
+            if model.known_effect is not None:
+                head += _cost(model.known_effect, steps, convention)
+            if model.calendar_effect is not None:
+                head += _cost(model.calendar_effect, steps, convention)
+            return body, head
     return _cost(model, tokens, convention), Cost()
+
+
+def _of_embedding(model: EncoderForecaster, tokens: int, convention: Convention) -> Cost:
+    """Return what the tokens of an encoder forecaster cost, without missing values."""
+    embedding = model.embedding
+    cost = _cost(embedding.values, tokens, convention)
+    for layer, times, columns in (
+        (embedding.covariates, tokens, (model.past_columns, model.known_columns)),
+        (embedding.static, 1, (model.static_columns,)),
+    ):
+        if layer is None:
+            continue
+        products = times * layer.weight.numel()
+        # Vectors of categories are no data: they have a gradient.
+        learned = any(part is not None and part.is_learned for part in columns)
+        cost += Cost(linear=products, from_data=0 if learned else products)
+    return cost
 
 
 def _cost(module: nn.Module, tokens: int, convention: Convention) -> Cost:

@@ -9,12 +9,31 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from mlrforecast.data import ForecastBatch
-from mlrforecast.models._config import EncoderFields, Positions, choice, count, share
-from mlrforecast.nn import PatchEmbedding, PointHead, QuantileHead, instance_normalise
+from mlrforecast.data.scaling import Scaling
+from mlrforecast.models._config import (
+    EncoderFields,
+    Positions,
+    cardinalities,
+    choice,
+    count,
+    share,
+)
+from mlrforecast.models._encoder_inputs import check_columns, check_past
+from mlrforecast.nn import (
+    CalendarEffect,
+    CovariateColumns,
+    FutureEffect,
+    PatchEmbedding,
+    PointHead,
+    QuantileHead,
+    instance_normalise,
+)
 
 __all__ = ["EncoderConfig", "EncoderForecaster"]
 
 Loss = Literal["quantile", "mae", "mse"]
+
+_CARDINALITIES = ("past_cardinalities", "known_cardinalities", "static_cardinalities")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +67,13 @@ class EncoderConfig(EncoderFields):
         Increasing levels in (0, 1) of the quantile loss.
     frequency_weight : float
         Weight, 0 to 1, of the error of the Fourier coefficients in the loss.
+    scaling : {"standard", "robust", "mean_abs"}
+        How each window is normalised, see :func:`mlrforecast.nn.instance_normalise`.
+    past_cardinalities, known_cardinalities, static_cardinalities : tuple of int
+        Columns of the covariates in a :class:`mlrforecast.data.ForecastBatch`: 0 for one of
+        numbers, otherwise how many categories it has, with the codes 1 to that number.
+    num_calendar_features : int
+        Columns of the calendar.
 
     Raises
     ------
@@ -56,7 +82,7 @@ class EncoderConfig(EncoderFields):
         concerns an ``Encoder`` only, whether the heads divide the width and the levels fit a
         head, is checked where one is built.
     TypeError
-        If an option cannot be saved as JSON.
+        If an option cannot be saved as JSON, or cardinalities are no sequence.
 
     Examples
     --------
@@ -82,6 +108,11 @@ class EncoderConfig(EncoderFields):
     loss: Loss = "quantile"
     quantile_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     frequency_weight: float = 0.8
+    scaling: Scaling = "standard"
+    past_cardinalities: tuple[int, ...] = ()
+    known_cardinalities: tuple[int, ...] = ()
+    static_cardinalities: tuple[int, ...] = ()
+    num_calendar_features: int = 0
 
     def __post_init__(self) -> None:
         for name in (
@@ -96,6 +127,11 @@ class EncoderConfig(EncoderFields):
         self._set("head_dropout", share("head_dropout", self.head_dropout))
         self._set("frequency_weight", share("frequency_weight", self.frequency_weight, closed=True))
         choice("loss", self.loss, get_args(Loss))
+        choice("scaling", self.scaling, get_args(Scaling))
+        for name in _CARDINALITIES:
+            self._set(name, cardinalities(name, getattr(self, name)))
+        features = count("num_calendar_features", self.num_calendar_features, least=0)
+        self._set("num_calendar_features", features)
         self._check_quantile_levels()
         if self.patch_length > self.context_length:
             raise ValueError(
@@ -118,10 +154,13 @@ class EncoderConfig(EncoderFields):
 
 
 class EncoderForecaster(nn.Module):
-    """Forecast every channel on its own from its context.
+    """Forecast every channel on its own from its context and its covariates.
 
     Instance normalisation, patch or point tokens, an encoder, and a head that gives all future
-    steps at once. The forecast of ``a * x + b`` is ``a * forecast + b`` for ``a > 0``.
+    steps at once. The forecast of ``a * x + b`` is ``a * forecast + b`` for ``a > 0`` (with
+    ``scaling="mean_abs"`` for ``b = 0``). Covariates of the context are read by the tokens; what
+    is known of a future step is added to its forecast, see
+    :class:`mlrforecast.nn.FutureEffect` and :class:`mlrforecast.nn.CalendarEffect`.
 
     Parameters
     ----------
@@ -150,6 +189,13 @@ class EncoderForecaster(nn.Module):
     def __init__(self, config: EncoderConfig, backbone: nn.Module | None = None) -> None:
         super().__init__()
         self.config = config
+        self.past_columns = _columns(config.past_cardinalities)
+        self.known_columns = _columns(config.known_cardinalities)
+        self.static_columns = _columns(config.static_cardinalities)
+        num_past, num_known, num_static = (
+            0 if columns is None else columns.num_features
+            for columns in (self.past_columns, self.known_columns, self.static_columns)
+        )
         self.embedding = PatchEmbedding(
             config.context_length,
             patch_length=config.patch_length,
@@ -157,6 +203,8 @@ class EncoderForecaster(nn.Module):
             width=config.width,
             dropout=config.dropout,
             positions=config.positions == "learned",
+            num_covariates=num_past + num_known,
+            num_static=num_static,
         )
         num_tokens = self.embedding.num_tokens
         if backbone is None:
@@ -168,11 +216,29 @@ class EncoderForecaster(nn.Module):
             )
         self.backbone = backbone
         self.head = _build_head(config, num_tokens)
+        self.known_effect: FutureEffect | None = None
+        if num_known:
+            self.known_effect = FutureEffect(
+                config.prediction_length,
+                config.width,
+                num_known=num_known,
+                is_learned=any(config.known_cardinalities),
+            )
+        self.calendar_effect: CalendarEffect | None = None
+        if config.num_calendar_features:
+            self.calendar_effect = CalendarEffect(
+                config.num_calendar_features, config.width, dropout=config.dropout
+            )
 
     def forward(
         self,
         past_target: Float[Tensor, "B T C"],
         past_observed: Bool[Tensor, "B T C"] | None = None,
+        *,
+        past_covariates: Float[Tensor, "B T K"] | None = None,
+        known_covariates: Float[Tensor, "B S K2"] | None = None,
+        static_covariates: Float[Tensor, "B K3"] | None = None,
+        calendar: Float[Tensor, "B F K4"] | None = None,
     ) -> tuple[Float[Tensor, "B F C"], Float[Tensor, "B F C Q"] | None]:
         """Forecast the steps after a context.
 
@@ -182,6 +248,15 @@ class EncoderForecaster(nn.Module):
             Contexts, oldest step first, 0 where missing.
         past_observed : Tensor of bool of shape (B, T, C), optional
             True where a value was observed; everywhere if omitted.
+        past_covariates : Tensor of shape (B, T, K), optional
+            Covariates of the context, shared by all channels; needed where the configuration has
+            ``past_cardinalities``, and so for those that follow.
+        known_covariates : Tensor of shape (B, T + F, K2), optional
+            Covariates of the context and of the steps to forecast.
+        static_covariates : Tensor of shape (B, K3), optional
+            Covariates of the series.
+        calendar : Tensor of shape (B, F, K4), optional
+            Calendar of the steps to forecast.
 
         Returns
         -------
@@ -190,34 +265,92 @@ class EncoderForecaster(nn.Module):
         quantiles : Tensor of shape (B, F, C, Q), or None
             Quantiles in the order of ``config.quantile_levels``, if the loss has them.
         """
-        self._check_shapes(past_target, past_observed)
+        check_past(past_target, past_observed, self.config.context_length)
+        given = (past_covariates, known_covariates, static_covariates, calendar)
+        self._check_covariates(len(past_target), *given)
         num_channels = past_target.shape[-1]
         observed = None if past_observed is None else _fold(past_observed)
-        normal = instance_normalise(_fold(past_target), observed)
-        tokens, key_mask = self.embedding(normal.values, observed)
-        point, quantiles = self.head(self.backbone(tokens, key_mask))
+        normal = instance_normalise(_fold(past_target), observed, self.config.scaling)
+        past = _read(self.past_columns, past_covariates)
+        known = _read(self.known_columns, known_covariates)
+        tokens, key_mask = self.embedding(
+            normal.values,
+            observed,
+            covariates=self._of_context(past, known),
+            static=_read(self.static_columns, static_covariates),
+        )
+        encoded = self.backbone(tokens, key_mask)
+        point, quantiles = self.head(encoded, self._effect(encoded, num_channels, known, calendar))
         point = _unfold(point * normal.scale + normal.loc, num_channels)
         if quantiles is None:
             return point, None
         scale, loc = normal.scale.unsqueeze(-1), normal.loc.unsqueeze(-1)
         return point, _unfold(quantiles * scale + loc, num_channels)
 
-    def _check_shapes(self, past_target: Tensor, past_observed: Tensor | None) -> None:
-        """Check that there is one whole context: of a longer one the newest steps would be lost."""
-        length = self.config.context_length
-        if past_target.ndim != 3 or past_target.shape[1] != length:
-            raise ValueError(
-                f"`past_target` must have the shape (B, T, C) with T={length} steps "
-                f"(`context_length`), got {tuple(past_target.shape)}."
-            )
-        if past_observed is None:
-            return
-        if past_observed.dtype != torch.bool or past_observed.shape != past_target.shape:
-            raise ValueError(
-                "`past_observed` must be a bool tensor of the shape of `past_target`, "
-                f"{tuple(past_target.shape)}; got {past_observed.dtype} of shape "
-                f"{tuple(past_observed.shape)}."
-            )
+    def _check_covariates(
+        self,
+        batch: int,
+        past: Tensor | None,
+        known: Tensor | None,
+        static: Tensor | None,
+        calendar: Tensor | None,
+    ) -> None:
+        """Check that there are just the covariates of the configuration."""
+        config = self.config
+        context, future = config.context_length, config.prediction_length
+        shape = (batch, context, len(config.past_cardinalities))
+        check_columns("past_covariates", past, "(B, T, K)", shape)
+        shape = (batch, context + future, len(config.known_cardinalities))
+        check_columns("known_covariates", known, "(B, T + F, K)", shape)
+        check_columns(
+            "static_covariates", static, "(B, K)", (batch, len(config.static_cardinalities))
+        )
+        shape = (batch, future, config.num_calendar_features)
+        check_columns("calendar", calendar, "(B, F, K)", shape)
+
+    def _effect(
+        self, encoded: Tensor, num_channels: int, known: Tensor | None, calendar: Tensor | None
+    ) -> Tensor | None:
+        """Return what is added to the point forecast of each channel, (B * C, F), if anything."""
+        effects: list[Tensor] = []
+        summary = encoded.mean(dim=1).unflatten(0, (-1, num_channels))
+        if self.known_effect is not None and known is not None:
+            effects.append(self.known_effect(summary, known))
+        if self.calendar_effect is not None and calendar is not None:
+            effects.append(self.calendar_effect(summary, calendar))
+        return torch.stack(effects).sum(dim=0).flatten(0, 1) if effects else None
+
+    def _of_context(self, past: Tensor | None, known: Tensor | None) -> Tensor | None:
+        """Return the features of covariates at the steps of the context, (B, T, E)."""
+        parts = [] if past is None else [past]
+        if known is not None:
+            parts.append(known[:, : self.config.context_length])
+        return torch.cat(parts, dim=-1) if parts else None
+
+    def forecast(
+        self, batch: ForecastBatch
+    ) -> tuple[Float[Tensor, "B F C"], Float[Tensor, "B F C Q"] | None]:
+        """Forecast what follows the contexts of a batch.
+
+        Parameters
+        ----------
+        batch : ForecastBatch
+            Contexts and covariates; its ``future_target`` is not read.
+
+        Returns
+        -------
+        point, quantiles
+            As :meth:`forward`.
+        """
+        forecast: tuple[Tensor, Tensor | None] = self(
+            batch.past_target,
+            batch.past_observed,
+            past_covariates=batch.past_covariates,
+            known_covariates=batch.known_covariates,
+            static_covariates=batch.static_covariates,
+            calendar=batch.calendar,
+        )
+        return forecast
 
     def loss(self, batch: ForecastBatch) -> Float[Tensor, ""]:
         """Return the training loss of a batch.
@@ -232,7 +365,7 @@ class EncoderForecaster(nn.Module):
         Tensor
             The loss, one number, over the observed steps of ``future_target``.
         """
-        point, quantiles = self(batch.past_target, batch.past_observed)
+        point, quantiles = self.forecast(batch)
         observed = None if batch.future_observed is None else _fold(batch.future_observed)
         forecast = (_fold(point), None if quantiles is None else _fold(quantiles))
         loss: Tensor = self.head.loss(forecast, _fold(batch.future_target), observed)
@@ -258,6 +391,16 @@ def _build_head(config: EncoderConfig, num_tokens: int) -> PointHead:
         power={"mae": 1, "mse": 2}[config.loss],
         frequency_weight=config.frequency_weight,
     )
+
+
+def _columns(cardinalities: tuple[int, ...]) -> CovariateColumns | None:
+    """Return what reads some covariates, if there are any."""
+    return CovariateColumns(cardinalities) if cardinalities else None
+
+
+def _read(columns: CovariateColumns | None, covariates: Tensor | None) -> Tensor | None:
+    """Return the features of some covariates, if there are any."""
+    return None if columns is None else columns(covariates)
 
 
 def _fold(x: Tensor) -> Tensor:

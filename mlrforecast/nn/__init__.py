@@ -21,6 +21,7 @@ from mlrforecast.nn.attention import (
 )
 from mlrforecast.nn.block import Encoder, EncoderBlock, attention_of_layers
 from mlrforecast.nn.cost import Convention, Cost
+from mlrforecast.nn.covariates import CalendarEffect, CovariateColumns, FutureEffect
 from mlrforecast.nn.embedding import LearnedPositions, PatchEmbedding
 from mlrforecast.nn.heads import PointHead, QuantileHead
 from mlrforecast.nn.linear import InputLinear, OutputLinear
@@ -31,10 +32,13 @@ __all__ = [
     "BilinearBTTScore",
     "BilinearMLRScore",
     "BilinearScore",
+    "CalendarEffect",
     "Convention",
     "Cost",
+    "CovariateColumns",
     "Encoder",
     "EncoderBlock",
+    "FutureEffect",
     "GlobalWindowScore",
     "Heads",
     "InputLinear",

@@ -75,6 +75,8 @@ class PatchEmbedding(nn.Module):
         Dropout probability of the tokens.
     positions : bool
         Whether a learned position is added to each token.
+    num_covariates, num_static : int
+        Features of covariates, ``E`` at each step and ``E2`` of the whole series.
 
     Attributes
     ----------
@@ -102,6 +104,8 @@ class PatchEmbedding(nn.Module):
         width: int,
         dropout: float = 0.0,
         positions: bool = True,
+        num_covariates: int = 0,
+        num_static: int = 0,
     ) -> None:
         super().__init__()
         steps = -(-max(context_length - patch_length, 0) // patch_stride)
@@ -112,10 +116,21 @@ class PatchEmbedding(nn.Module):
         self.values = InputLinear(patch_length, width)
         self.gaps = InputLinear(patch_length, width, bias=False)
         self.positions = LearnedPositions(self.num_tokens, width) if positions else nn.Identity()
+        self.covariates = (
+            InputLinear(num_covariates * patch_length, width, bias=False)
+            if num_covariates
+            else None
+        )
+        self.static = InputLinear(num_static, width, bias=False) if num_static else None
         self.dropout = nn.Dropout(dropout)
 
     def forward(
-        self, x: Float[Tensor, "B T"], observed: Bool[Tensor, "B T"] | None = None
+        self,
+        x: Float[Tensor, "B T"],
+        observed: Bool[Tensor, "B T"] | None = None,
+        *,
+        covariates: Float[Tensor, "W T E"] | None = None,
+        static: Float[Tensor, "W E2"] | None = None,
     ) -> tuple[Float[Tensor, "B N D"], Bool[Tensor, "B N"] | None]:
         """Embed normalised windows.
 
@@ -125,6 +140,12 @@ class PatchEmbedding(nn.Module):
             Normalised values, 0 where missing.
         observed : Tensor of bool of shape (B, T), optional
             True where a value was observed; everywhere if omitted.
+        covariates : Tensor of shape (W, T, E), optional
+            Features of covariates, cut into patches like the values. One for every window or,
+            where ``W`` is less than ``B``, for ``B / W`` windows in turn: the channels of one
+            frame.
+        static : Tensor of shape (W, E2), optional
+            Features of the whole series, added to each of its tokens.
 
         Returns
         -------
@@ -132,15 +153,43 @@ class PatchEmbedding(nn.Module):
             Tokens, oldest first.
         key_mask : Tensor of bool of shape (B, N), or None
             True for tokens with an observed value; None if nothing is missing.
+
+        Raises
+        ------
+        ValueError
+            If there are features that the embedding was not built for, or the other way round.
         """
         tokens: Tensor = self.positions(self.values(self._patches(x)))
+        if covariates is not None:
+            patches = self._patches(covariates.mT).swapaxes(1, 2).flatten(2)
+            tokens = _add(tokens, _layer("covariates", self.covariates)(patches))
+        elif self.covariates is not None:
+            raise ValueError("`covariates` must be given: the embedding has `num_covariates`.")
+        if static is not None:
+            tokens = _add(tokens, _layer("static", self.static)(static).unsqueeze(1))
+        elif self.static is not None:
+            raise ValueError("`static` must be given: the embedding has `num_static`.")
         if observed is None:
             return self.dropout(tokens), None
         gaps = self.gaps(self._patches((~observed).to(x.dtype)))
         # Not the missing ones counted: the padding of the oldest patch is neither.
         return self.dropout(tokens + gaps), self._patches(observed).any(dim=-1)
 
-    def _patches(self, x: Shaped[Tensor, "B T"]) -> Shaped[Tensor, "B N P"]:
+    def _patches(self, x: Shaped[Tensor, "*B T"]) -> Shaped[Tensor, "*B N P"]:
         """Pad with zeros on the old side and unfold."""
         padded = functional.pad(x, (self.padding, 0))
         return padded.unfold(-1, self.patch_length, self.patch_stride)
+
+
+def _layer(name: str, layer: nn.Linear | None) -> nn.Linear:
+    """Return the layer of some features, if the embedding has it."""
+    if layer is None:
+        raise ValueError(f"`{name}` must be None: the embedding was built with num_{name}=0.")
+    return layer
+
+
+def _add(tokens: Float[Tensor, "B N D"], added: Float[Tensor, "W N2 D"]) -> Float[Tensor, "B N D"]:
+    """Add the same to the tokens of all channels of a frame."""
+    num_channels = len(tokens) // max(len(added), 1)
+    summed: Tensor = tokens.unflatten(0, (len(added), num_channels)) + added.unsqueeze(1)
+    return summed.flatten(0, 1)

@@ -56,10 +56,25 @@ class PointHead(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.point = OutputLinear(num_tokens * width, prediction_length)
 
-    def forward(self, encoded: Float[Tensor, "B N D"]) -> Forecast:
-        """Return the point forecast from the ``encoded`` tokens, and None."""
+    def forward(
+        self, encoded: Float[Tensor, "B N D"], added: Float[Tensor, "B F"] | None = None
+    ) -> Forecast:
+        """Forecast from encoded tokens.
+
+        Parameters
+        ----------
+        encoded : Tensor of shape (B, N, D)
+            Encoded tokens.
+        added : Tensor of shape (B, F), optional
+            What is added to the point forecast; quantiles move with it.
+
+        Returns
+        -------
+        tuple
+            The point forecast, and the quantiles or None.
+        """
         point: Tensor = self.point(self.dropout(encoded.flatten(1)))
-        return point, None
+        return point if added is None else point + added, None
 
     def loss(
         self,
@@ -158,9 +173,22 @@ class QuantileHead(PointHead):
             spread.bias.copy_(steps.expm1().log().repeat(prediction_length))
         return spread
 
-    def forward(self, encoded: Float[Tensor, "B N D"]) -> Forecast:
-        """Return the median and the quantiles, ordered by level, from the ``encoded`` tokens."""
-        point, _ = super().forward(encoded)
+    def forward(
+        self, encoded: Float[Tensor, "B N D"], added: Float[Tensor, "B F"] | None = None
+    ) -> Forecast:
+        """Forecast from encoded tokens.
+
+        Parameters
+        ----------
+        encoded, added
+            As in :meth:`PointHead.forward`.
+
+        Returns
+        -------
+        tuple
+            The median, and the quantiles ordered by level.
+        """
+        point, _ = super().forward(encoded, added)
         if self.spread is None:
             return point, point.unsqueeze(-1)
         steps = functional.softplus(self.spread(encoded.mean(dim=1)))

@@ -261,6 +261,9 @@ def initialise_mup(model: nn.Module, *, generator: torch.Generator | None = None
                 parameter.fill_(1.0)
             case "kept":
                 pass
+    for module in model.modules():
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            module.weight[module.padding_idx].zero_()
 
 
 def _ruled_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter, MupRule]]:

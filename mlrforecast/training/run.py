@@ -170,12 +170,14 @@ def train(
     --------
     >>> import numpy as np
     >>> import pandas as pd
-    >>> from mlrforecast.data import read_panel
+    >>> from mlrforecast.data import CovariateEncoding, read_panel
     >>> from mlrforecast.models import EncoderConfig
     >>> index = pd.date_range("2024-01-01", periods=100, freq="h")
     >>> panel = read_panel(pd.DataFrame({"load": np.arange(100) % 24}, index=index))
-    >>> store = WindowStore(panel, context_length=32, prediction_length=8, min_context=16)
-    >>> model = EncoderForecaster(EncoderConfig(context_length=32, prediction_length=8))
+    >>> encoding = CovariateEncoding.fit(panel, calendar=False)
+    >>> lengths = {"context_length": 32, "prediction_length": 8}
+    >>> store = WindowStore(panel, encoding, **lengths, min_context=16)
+    >>> model = EncoderForecaster(EncoderConfig(**lengths))
     >>> options = TrainingOptions(max_steps=3, batch_size=4, learning_rate=1e-3, progress=False)
     >>> train(model, store, options)
     3

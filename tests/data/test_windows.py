@@ -1,58 +1,70 @@
-"""Windows against loops over the series."""
+"""Training windows against loops over the series."""
+
+import math
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from mlrforecast._core.errors import DataError
-from mlrforecast.data import ForecastBatch, Panel, WindowStore, context_batch, read_panel
+from mlrforecast.data import Covariate, CovariateEncoding, ForecastBatch, Panel, WindowStore
+from mlrforecast.data import windows as module
+from mlrforecast.data.scaling import SCALINGS
+from tests.data.panels import (
+    columns_by_loop,
+    make_panel,
+    numbers_of,
+    random_panels,
+    row_numbers,
+    scaler,
+)
 
 CONTEXT, FUTURE, MIN_CONTEXT = 5, 3, 2
 SIZE = CONTEXT + FUTURE
 
 
-def long_panel(lengths: tuple[int, ...], missing: float = 0.0) -> Panel:
-    rng = np.random.default_rng(0)
-    parts = []
-    for item, rows in enumerate(lengths):
-        target = 10.0 ** rng.integers(-2, 3) * (5 + rng.standard_normal(rows))
-        target[rng.random(rows) < missing] = np.nan
-        target[rows // 2] = 1.0
-        stamps = pd.date_range("2024", periods=rows, freq="h")
-        parts.append(pd.DataFrame({"item_id": item, "timestamp": stamps, "target": target}))
-    return read_panel(pd.concat(parts), freq="h")
-
-
-def wide_panel(rows: int, columns: int) -> Panel:
-    rng = np.random.default_rng(1)
-    index = pd.date_range("2024", periods=rows, freq="D")
-    values = rng.standard_normal((rows, columns))
-    return read_panel(pd.DataFrame(values, index=index, columns=list("abcdef")[:columns]))
-
-
-def store_of(panel: Panel) -> WindowStore:
+def store_of(panel: Panel, scaling: str = "standard", *, calendar: bool = False) -> WindowStore:
     return WindowStore(
-        panel, context_length=CONTEXT, prediction_length=FUTURE, min_context=MIN_CONTEXT
+        panel,
+        CovariateEncoding.fit(panel, calendar=calendar),
+        context_length=CONTEXT,
+        prediction_length=FUTURE,
+        min_context=MIN_CONTEXT,
+        scaling=scaling,
     )
 
 
-def expected_windows(panel: Panel) -> list[np.ndarray]:
-    """Every window, series by series and channel by channel, in one plain loop."""
+class Window(NamedTuple):
+    """A series, a channel, and the rows before the forecast."""
+
+    series: int
+    channel: int
+    cutoff: int
+
+
+def expected_windows(panel: Panel) -> list[Window]:
     windows = []
-    for item in panel.series:
-        for channel in range(item.values.shape[1]):
-            column = list(item.values[:, channel])
-            seen = [x for x in column if not np.isnan(x)]
-            mean = sum(seen) / len(seen)
-            deviation = (sum((x - mean) ** 2 for x in seen) / len(seen)) ** 0.5 or 1.0
-            column = [(x - mean) / deviation for x in column]
-            if len(column) < SIZE:
-                column = [np.nan] * (CONTEXT - MIN_CONTEXT) + column
-            windows += [
-                np.array(column[start : start + SIZE]) for start in range(len(column) - SIZE + 1)
-            ]
+    for series, rows in enumerate(panel.lengths):
+        if rows >= SIZE:
+            cutoffs = range(CONTEXT, rows - FUTURE + 1)
+        else:
+            least = min(MIN_CONTEXT, rows - 1)
+            cutoffs = range(least, max(rows - FUTURE, least) + 1)
+        for channel in range(panel.num_channels):
+            windows += [Window(series, channel, cutoff) for cutoff in cutoffs]
     return windows
+
+
+def expected_target(panel: Panel, window: Window, scaling: str) -> list[float]:
+    """Scaled values of one window, NaN where there are none."""
+    column = panel.series(window.series).values[:, window.channel]
+    loc, scale = scaler(column, scaling)
+    steps = range(window.cutoff - CONTEXT, window.cutoff + FUTURE)
+    return [(column[s] - loc) / scale if 0 <= s < len(column) else math.nan for s in steps]
 
 
 def joined(batch: ForecastBatch) -> np.ndarray:
@@ -66,42 +78,144 @@ def joined(batch: ForecastBatch) -> np.ndarray:
     return torch.cat([past, future], dim=1)[..., 0].numpy()
 
 
-@pytest.mark.parametrize(
-    "panel",
-    [
-        long_panel((8, 20, 9)),
-        long_panel((5, 20, 7, 8, 6), missing=0.3),
-        long_panel((5,)),
-        wide_panel(11, 3),
-        wide_panel(8, 1),
-    ],
-    ids=["long", "short and missing", "shortest", "wide", "one window"],
-)
-def test_every_window_is_the_one_of_a_loop(panel: Panel) -> None:
-    store, expected = store_of(panel), expected_windows(panel)
+def everything(store: WindowStore) -> ForecastBatch:
+    return store.gather(torch.arange(len(store)))
+
+
+@given(random_panels(), st.sampled_from(SCALINGS))
+@example(make_panel((8, 20, 9)), "standard")
+@example(make_panel((2, 5, 20, 7, 8, 6, 3), missing=0.3), "robust")
+@example(make_panel((2,)), "standard")
+@example(make_panel((4,), channels=2), "mean_abs")
+@example(make_panel((8,)), "standard")
+def test_every_window_is_the_one_of_a_loop(panel: Panel, scaling: str) -> None:
+    store, expected = store_of(panel, scaling), expected_windows(panel)
     assert len(store) == len(expected)
-    found = joined(store.gather(torch.arange(len(store))))
-    np.testing.assert_allclose(found, np.stack(expected), rtol=2e-6, atol=2e-6)
-    # One by one, in any order, and more than once.
-    numbers = torch.tensor([len(store) - 1, 0, len(store) // 2, 0])
-    np.testing.assert_array_equal(joined(store.gather(numbers)), found[numbers])
+    batch = everything(store)
+    targets = np.array([expected_target(panel, window, scaling) for window in expected])
+    np.testing.assert_allclose(joined(batch), targets, rtol=2e-6, atol=2e-6)
+    for name, covariates, steps in (
+        ("past_covariates", panel.past, (-CONTEXT, 0)),
+        ("known_covariates", panel.known, (-CONTEXT, FUTURE)),
+    ):
+        found = getattr(batch, name)
+        if not covariates:
+            assert found is None
+            continue
+        for place, window in enumerate(expected):
+            own = range(window.cutoff + steps[0], window.cutoff + steps[1])
+            columns = columns_by_loop(
+                covariates, covariates, panel.bounds, window.series, own, CONTEXT
+            )
+            np.testing.assert_allclose(found[place], columns, rtol=1e-5, atol=1e-5)
+    assert (batch.static_covariates is None) == (not panel.static)
+    if batch.static_covariates is not None:
+        encoded = CovariateEncoding.fit(panel, calendar=False).encode(panel).static
+        series = [window.series for window in expected]
+        np.testing.assert_array_equal(batch.static_covariates, encoded[series])
+
+
+@given(random_panels(), st.integers(0, 99))
+def test_a_window_is_the_same_alone_and_in_any_order(panel: Panel, seed: int) -> None:
+    store = store_of(panel)
+    whole = everything(store)
+    numbers = np.random.default_rng(seed).integers(0, len(store), 5)
+    some = store.gather(torch.from_numpy(numbers))
+    one = store.gather(torch.from_numpy(numbers[:1]))
+    for all_of_it, drawn, alone in zip(whole, some, one, strict=True):
+        assert (all_of_it is None) == (drawn is None) == (alone is None)
+        if all_of_it is not None:
+            assert torch.equal(drawn, all_of_it[numbers])
+            assert torch.equal(alone, drawn[:1])
+
+
+@pytest.mark.parametrize("lengths", [(40,), (3, 8, 2, 7, 20)])
+def test_covariates_stand_at_the_steps_of_the_target(lengths: tuple[int, ...]) -> None:
+    """Where target and covariates count the rows, a window counts the same ones everywhere."""
+    rows = row_numbers(lengths)
+    panel = make_panel(
+        lengths,
+        past=(Covariate("p", rows),),
+        known=(Covariate("k", rows),),
+        static=(Covariate("s", np.arange(len(lengths)) * 10.0),),
+    )
+    store = store_of(replace(panel, values=rows[:, None]), calendar=False)
+    batch, found = everything(store), expected_windows(panel)
+    encoding = CovariateEncoding.fit(panel, calendar=False)
+
+    def counted(columns: torch.Tensor) -> np.ndarray:
+        number = columns[..., 0].double().numpy()
+        return number * encoding.known[0].scale + encoding.known[0].loc
+
+    target = joined(batch)
+    for place, window in enumerate(found):
+        loc, scale = scaler(np.arange(lengths[window.series]), "standard")
+        steps = target[place] * scale + loc
+        inside = ~np.isnan(steps)
+        expected = np.arange(window.cutoff - CONTEXT, window.cutoff + FUTURE)
+        np.testing.assert_allclose(steps[inside], expected[inside], atol=1e-4)
+        known = counted(batch.known_covariates[place])
+        np.testing.assert_allclose(known[inside], expected[inside], atol=1e-4)
+        past = counted(batch.past_covariates[place])
+        seen = inside[:CONTEXT]
+        np.testing.assert_allclose(past[seen], expected[:CONTEXT][seen], atol=1e-4)
+        # Outside of the series: nothing, neither of another series nor of this one.
+        assert (batch.known_covariates[place][~inside] == 0).all()
+        assert (batch.past_covariates[place][~seen] == 0).all()
+        own = encoding.static[0]
+        static = batch.static_covariates[place, 0].item() * own.scale + own.loc
+        assert static == pytest.approx(10 * window.series, abs=1e-4)
+
+
+def test_the_calendar_is_that_of_the_steps_to_forecast() -> None:
+    lengths = (400, 4, 30)
+    panel = make_panel(lengths, start="2024-03-25 05:00", zone="Europe/Berlin")
+    store = store_of(panel, calendar=True)
+    calendar = everything(store).calendar
+    assert calendar.shape == (len(store), FUTURE, 8)
+    for place, window in enumerate(expected_windows(panel)):
+        stamps = panel.series(window.series).index
+        for step in range(FUTURE):
+            row = window.cutoff + step
+            if row >= len(stamps):
+                assert (calendar[place, step] == 0).all()
+                continue
+            local = stamps[row].tz_localize(None)
+            day = (local.hour + local.minute / 60) / 24
+            week = (local.weekday() + day) / 7
+            sine = [math.sin(2 * math.pi * day), math.sin(2 * math.pi * week)]
+            np.testing.assert_allclose(calendar[place, step, [0, 4]], sine, atol=1e-5)
+
+
+def test_missing_covariates_are_marked_where_training_knew_of_some() -> None:
+    count = 12
+    values = numbers_of("k", count).values
+    values[4] = np.nan
+    panel = make_panel((count,), known=(Covariate("k", values), numbers_of("l", count)))
+    known = everything(store_of(panel)).known_covariates
+    # Two standardised, two relative, one mark.
+    assert known.shape == (5, SIZE, 5)
+    np.testing.assert_array_equal(known[0, :, 4], np.arange(SIZE) == 4)
+    assert (known[0, 4, [0, 2]] == 0).all()
+    assert (known[0, 4, [1, 3]] != 0).all()
 
 
 def test_shapes_and_masks() -> None:
-    batch = store_of(long_panel((20,))).gather(torch.tensor([3, 4]))
+    batch = store_of(make_panel((20,))).gather(torch.tensor([3, 4]))
     assert batch.past_target.shape == (2, CONTEXT, 1)
     assert batch.future_target.shape == (2, FUTURE, 1)
     assert batch.past_target.dtype == torch.float32
-    assert batch.past_observed is None
-    assert batch.future_observed is None
-    padded = store_of(long_panel((5,))).gather(torch.tensor([0]))
+    # None where there is nothing to say: covariates, the calendar, and masks of complete series.
+    assert batch[2:] == (None,) * 6
+    padded = store_of(make_panel((4,))).gather(torch.tensor([0]))
     assert padded.past_observed is not None
+    assert padded.future_observed is not None
     assert padded.past_observed[0, :, 0].tolist() == [False, False, False, True, True]
+    assert padded.future_observed[0, :, 0].tolist() == [True, True, False]
 
 
 def test_windows_are_views_of_one_buffer_as_long_as_the_rows() -> None:
-    panel = wide_panel(50, 3)
-    store = store_of(panel)
+    store = store_of(make_panel((50,), channels=3))
     assert store.buffer.shape == (150,)
     assert store.buffer.dtype == torch.float32
     assert store._windows.data_ptr() == store.buffer.data_ptr()
@@ -112,8 +226,26 @@ def test_windows_are_views_of_one_buffer_as_long_as_the_rows() -> None:
     assert torch.equal(store.buffer, before)
 
 
+@pytest.mark.parametrize("block", [1, 25, 60, 10**6])
+def test_channels_are_scaled_in_blocks_of_any_size(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel = make_panel((20,), channels=7, missing=0.2)
+    whole = store_of(panel).buffer
+    monkeypatch.setattr(module, "BLOCK", block)
+    torch.testing.assert_close(store_of(panel).buffer, whole, rtol=0, atol=0, equal_nan=True)
+
+
+def test_the_panel_is_left_as_it_was() -> None:
+    panel = make_panel((20, 5), missing=0.2, known=(numbers_of("k", 25, missing=0.2),))
+    values, known = panel.values.copy(), panel.known[0].values.copy()
+    everything(store_of(panel, "robust"))
+    np.testing.assert_array_equal(panel.values, values)
+    np.testing.assert_array_equal(panel.known[0].values, known)
+
+
 def test_the_sample_depends_on_its_seed_only() -> None:
-    store = store_of(wide_panel(60, 2))
+    store = store_of(make_panel((60,), channels=2))
 
     def draw(seed: int) -> torch.Tensor:
         return torch.stack([b.past_target for b in store.sample(8, 4, seed=seed)])
@@ -130,15 +262,14 @@ def test_the_sample_depends_on_its_seed_only() -> None:
 
 
 def test_the_sample_reaches_every_window() -> None:
-    store = store_of(long_panel((8, 12)))
+    store = store_of(make_panel((8, 12)))
     seen = np.concatenate([joined(batch) for batch in store.sample(16, 20, seed=0)])
-    everything = joined(store.gather(torch.arange(len(store))))
-    assert {tuple(window) for window in seen} == {tuple(window) for window in everything}
+    assert {tuple(window) for window in seen} == {tuple(w) for w in joined(everything(store))}
 
 
 @pytest.mark.parametrize(("limit", "count"), [(7, 7), (1000, 53)])
 def test_evenly_spaced_windows(limit: int, count: int) -> None:
-    store = store_of(wide_panel(60, 1))
+    store = store_of(make_panel((60,)))
     batches = list(store.evenly_spaced(4, limit))
     assert [len(batch.past_target) for batch in batches[:-1]] == [4] * (len(batches) - 1)
     found = np.concatenate([joined(batch) for batch in batches])
@@ -149,101 +280,27 @@ def test_evenly_spaced_windows(limit: int, count: int) -> None:
 def test_evenly_spaced_numbers_are_exact_beyond_what_float32_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store = store_of(wide_panel(60, 1))
+    store = store_of(make_panel((60,)))
     last = 2**24 + 3
     monkeypatch.setattr(store, "_last_number", torch.tensor([last + 1]))
     monkeypatch.setattr(store, "gather", lambda numbers: numbers)
     assert next(store.evenly_spaced(3, 3)).tolist() == [0, (last + 1) // 2, last]
 
 
-@pytest.mark.parametrize("lengths", [(4,), (20, 4, 3, 9)])
+@pytest.mark.parametrize("lengths", [(1,), (20, 1, 3, 1), (5, 0, 9, 1)])
 def test_series_that_are_too_short_are_named(lengths: tuple[int, ...]) -> None:
     with pytest.raises(DataError) as caught:
-        store_of(long_panel(lengths))
-    message = str(caught.value)
-    assert f"at least {MIN_CONTEXT + FUTURE} rows" in message
-    assert f"series {int(np.argmin(lengths))} has {min(lengths)}" in message
+        store_of(make_panel(lengths))
+    message, first = str(caught.value), int(np.argmax(np.array(lengths) < 2))
+    assert "at least 2 rows" in message
+    assert f"series {first} has {lengths[first]}" in message
     assert ("2 of 4 series" in message) == (len(lengths) > 1)
-    with pytest.raises(DataError, match="the frame has 4"):
-        store_of(wide_panel(4, 2))
+    with pytest.raises(DataError, match="the frame has 1"):
+        store_of(make_panel((1,), channels=2))
 
 
-def test_a_constant_is_standardised_to_zero() -> None:
-    index = pd.date_range("2024", periods=1000, freq="h")
-    store = store_of(read_panel(pd.DataFrame({"a": 0.1, "b": 1e299}, index=index)))
-    assert (store.buffer == 0).all()
-
-
-@pytest.mark.parametrize("size", [1e-300, 1e-12, 1.0, 1e12, 1e293])
-@pytest.mark.parametrize("level", [0.0, 1.0, 1e6])
-def test_values_of_any_size_are_standardised(size: float, level: float) -> None:
-    rng = np.random.default_rng(0)
-    shape = level + rng.standard_normal(200)
-    index = pd.date_range("2024", periods=200, freq="h")
-    store = store_of(read_panel(pd.DataFrame({"a": size * shape}, index=index)))
-    expected = (shape - shape.mean()) / shape.std()
-    np.testing.assert_allclose(store.buffer.numpy(), expected, rtol=1e-5, atol=1e-6)
-
-
-def contexts() -> np.ndarray:
-    values = np.random.default_rng(2).standard_normal((3, 40, 2)) + 4
-    values[0, :7, 0] = np.nan
-    values[2, ::3, 1] = np.nan
-    return values
-
-
-@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
-def test_contexts_are_standardised_one_by_one(size: float) -> None:
-    values = size * contexts()
-    batch, loc, scale = context_batch(values, 6)
-    np.testing.assert_allclose(loc, np.nanmean(values, axis=1, keepdims=True), rtol=1e-12)
-    np.testing.assert_allclose(scale, np.nanstd(values, axis=1, keepdims=True), rtol=1e-12)
-    missing = np.isnan(values)
-    assert batch.past_observed is not None
-    np.testing.assert_array_equal(batch.past_observed.numpy(), ~missing)
-    assert batch.future_target.shape == (3, 6, 2)
-    back = batch.past_target.double().numpy() * scale + loc
-    np.testing.assert_allclose(back[~missing], values[~missing], rtol=1e-6)
-    # The same numbers at any size, shift and sign of the units.
-    plain, _, _ = context_batch(contexts(), 6)
-    np.testing.assert_allclose(batch.past_target, plain.past_target, atol=1e-6)
-    shifted, _, _ = context_batch(-3 * contexts() + 1000, 6)
-    np.testing.assert_allclose(shifted.past_target, -plain.past_target, atol=1e-5)
-
-
-def test_contexts_do_not_mix() -> None:
-    values = contexts()
-    whole, loc, scale = context_batch(values, 6)
-    one, one_loc, one_scale = context_batch(values[1:2, :, :1], 6)
-    assert torch.equal(one.past_target, whole.past_target[1:2, :, :1])
-    np.testing.assert_allclose(loc[1, 0, 0], one_loc.item(), rtol=1e-14)
-    np.testing.assert_allclose(scale[1, 0, 0], one_scale.item(), rtol=1e-14)
-    # Complete on its own, so no mask.
-    assert one.past_observed is None
-
-
-@pytest.mark.parametrize(
-    ("context", "loc", "scale"),
-    [
-        ([0.1] * 9, 0.1, 1.0),
-        ([1e12] * 9, 1e12, 1.0),
-        ([np.nan] * 9, 0.0, 1.0),
-        ([np.nan] * 4 + [7.5] + [np.nan] * 4, 7.5, 1.0),
-        ([np.nan, 2.0, 2.0, np.nan], 2.0, 1.0),
-    ],
-    ids=["constant", "large constant", "nothing", "one value", "constant with gaps"],
-)
-def test_contexts_without_spread(context: list[float], loc: float, scale: float) -> None:
-    values = np.array(context)[None, :, None]
-    before = values.copy()
-    batch, found_loc, found_scale = context_batch(values, 2)
-    assert (found_loc.item(), found_scale.item()) == (loc, scale)
-    assert (batch.past_target == 0).all()
-    np.testing.assert_array_equal(values, before)
-
-
-def test_the_largest_values_are_standardised() -> None:
-    values = np.resize([1e300, -1e300], 12)[None, :, None]
-    batch, loc, scale = context_batch(values, 2)
-    assert np.isfinite([loc.item(), scale.item()]).all()
-    np.testing.assert_allclose(batch.past_target.abs(), 1.0, rtol=1e-6)
+def test_a_constant_is_scaled_to_zero() -> None:
+    panel = replace(make_panel((1000,), channels=2), values=np.full((1000, 2), [0.1, 1e299]))
+    assert (store_of(panel).buffer == 0).all()
+    assert (store_of(panel, "robust").buffer == 0).all()
+    assert (store_of(panel, "mean_abs").buffer == 1).all()

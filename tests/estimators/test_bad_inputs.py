@@ -37,7 +37,7 @@ WORK: dict[str, tuple[Callable[[], pd.DataFrame], Change]] = {
     "unsorted": (wide, lambda f: f.sample(frac=1, random_state=0)),
     "constant": (wide, lambda f: f.assign(a=3.5)),
     "all constant": (wide, lambda f: f.assign(a=3.5, b=-1)),
-    "as short as a fit may be": (wide, lambda f: f[:7]),
+    "as short as a fit may be": (wide, lambda f: f[:2]),
     "huge": (wide, lambda f: f * 1e298),
     "tiny": (wide, lambda f: f * 1e-300),
     "backwards": (wide, lambda f: f[::-1]),
@@ -56,22 +56,22 @@ REFUSED: dict[str, tuple[Callable[[], pd.DataFrame], Change, str]] = {
     "gap": (
         wide,
         lambda f: f.drop(f.index[50]),
-        r"`X` has a gap: 2024-01-03 01:00:00 is followed by 2024-01-03 03:00:00.*asfreq",
+        r"`X` has a gap: 2024-01-03 01:00:00 is followed by 2024-01-03 03:00:00.*fill='missing'",
     ),
     "irregular": (
         wide,
         stamp(-1, pd.Timestamp("2024-01-05 22:47")),
         r"`X` has 2024-01-05 22:47:00 after 2024-01-05 22:00:00.*resample",
     ),
-    "no stamp": (wide, stamp(-1, pd.NaT), r"stamp of `X` is missing in row 119"),
-    "text": (wide, lambda f: f.assign(a="x"), r"Column 'a' must be numeric.*'x'"),
+    "no stamp": (wide, stamp(-1, pd.NaT), r"index of `X` has no time stamp in row 119"),
+    "text": (wide, lambda f: f.assign(a="x"), r"Column 'a' of `X` must be numeric.*'x'"),
     "numbers as text": (
         wide,
         lambda f: f.assign(a=f["a"].astype(str)),
-        r"Column 'a' must be numeric.*to_numeric",
+        r"Column 'a' of `X` must be numeric.*to_numeric",
     ),
-    "stamps as values": (wide, lambda f: f.assign(a=f.index), r"Column 'a' must be numeric"),
-    "complex": (wide, lambda f: f.assign(a=1j), r"Column 'a' must be numeric.*complex"),
+    "stamps as values": (wide, lambda f: f.assign(a=f.index), r"Column 'a' of `X` must be numeric"),
+    "complex": (wide, lambda f: f.assign(a=1j), r"Column 'a' of `X` must be numeric.*complex"),
     "no rows": (wide, lambda f: f[:0], r"`X` is empty: it has 0 rows and 2 columns"),
     "no columns": (wide, lambda f: f[[]], r"`X` is empty: it has 120 rows and 0 columns"),
     "infinite": (
@@ -85,21 +85,26 @@ REFUSED: dict[str, tuple[Callable[[], pd.DataFrame], Change, str]] = {
         lambda f: f.set_axis(["a", "a"], axis=1),
         r"more than one column named 'a'",
     ),
-    "no time": (wide, lambda f: f.reset_index(drop=True), r"neither known form.*DatetimeIndex"),
-    "time as column": (wide, lambda f: f.reset_index(), r"neither known form.*'date', 'a', 'b'"),
-    "periods": (wide, lambda f: f.to_period("h"), r"neither known form.*period\[h\]"),
+    "no time": (
+        wide,
+        lambda f: f.set_index("a"),
+        r"No time is found in `X`.*index is of type float64, and of its columns 'b' none",
+    ),
     "long, another column": (
         long,
         lambda f: f.assign(price=1),
-        r"columns that are not used: 'price'.*'item_id', 'timestamp', 'target'",
+        r"columns without a role: 'price'.*past_covariates",
     ),
-    "long, no ids": (long, lambda f: f.drop(columns="item_id"), r"neither known form"),
-    "long, missing id": (long, put(3, 0, None), r"'item_id' of `X` is missing in row 3"),
-    "long, missing stamp": (long, put(3, 1, pd.NaT), r"'timestamp' of `X` is missing in row 3"),
-    "long, numbers as stamps": (
+    "long, no ids": (
         long,
-        lambda f: f.assign(timestamp=range(len(f))),
-        r"'timestamp' of `X` holds numbers.*to_datetime",
+        lambda f: f.drop(columns="item_id"),
+        r"must be unique, but `X` has 2024-01-01 00:00",
+    ),
+    "long, missing id": (long, put(3, 0, None), r"'item_id' of `X` is missing in row 3"),
+    "long, missing stamp": (
+        long,
+        put(3, 1, pd.NaT),
+        r"'timestamp' of `X` has no time stamp in row 3",
     ),
     "long, words as stamps": (
         long,
@@ -122,12 +127,11 @@ REFUSED: dict[str, tuple[Callable[[], pd.DataFrame], Change, str]] = {
 }
 
 TOO_SHORT = {
-    "wide": (lambda: wide(6), r"at least 7 rows .*, but the frame has 6"),
-    "one of many": (lambda: long(rows=(80, 5, 70)), r"at least 7 rows .*, but series 'b' has 5"),
-    "one row": (lambda: wide(1), "1"),
+    "wide": (lambda: wide(1), r"at least 2 rows .*, but the frame has 1"),
+    "one of many": (lambda: long(rows=(80, 1, 70)), r"at least 2 rows .*, but series 'b' has 1"),
 }
 
-NO_FRAMES = [wide()["a"], wide().to_numpy(), {"a": [1.0, 2.0]}, [wide()], "frame.csv"]
+NO_FRAMES = [{"a": [1.0, 2.0]}, [wide()], "frame.csv", 3, wide]
 
 
 @pytest.mark.parametrize("name", WORK)
@@ -143,7 +147,13 @@ def test_errors_come_before_training_and_say_what_is_wrong(
     on_wide: MLRForecaster, no_training: None, name: str
 ) -> None:
     make, change, message = REFUSED[name]
-    calls = (MLRForecaster(**TINY).fit, on_wide.predict, on_wide.rolling_forecast, on_wide.score)
+    calls = (
+        MLRForecaster(**TINY).fit,
+        on_wide.predict,
+        on_wide.rolling_forecast,
+        on_wide.score,
+        on_wide.check_leakage,
+    )
     for call in calls:
         with pytest.raises(DataError, match=message) as caught:
             call(change(make()))
@@ -162,8 +172,28 @@ def test_too_short_to_fit_is_long_enough_to_predict(
 
 @pytest.mark.parametrize("given", NO_FRAMES, ids=lambda given: type(given).__name__)
 def test_only_frames_are_read(on_wide: MLRForecaster, no_training: None, given: Any) -> None:
-    for call in (MLRForecaster(**TINY).fit, on_wide.predict, on_wide.rolling_forecast):
+    calls = (MLRForecaster(**TINY).fit, on_wide.predict, on_wide.rolling_forecast)
+    for call in calls:
         with pytest.raises(
-            TypeError, match=rf"`X` must be .*DataFrame, got {type(given).__name__}"
+            TypeError, match=rf"`X` must be a DataFrame .*array, got {type(given).__name__}"
         ):
             call(given)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f: f.reset_index(drop=True),
+        lambda f: f.to_numpy(),
+        lambda f: f.set_axis(range(0, 600, 5)),
+    ],
+    ids=["RangeIndex", "array", "integers"],
+)
+def test_time_of_another_kind_than_that_of_fit_is_refused(
+    on_wide: MLRForecaster, change: Change
+) -> None:
+    with pytest.raises(DataError, match="'h'"):
+        on_wide.predict(change(wide()))
+    on_numbers = MLRForecaster(**TINY).fit(change(wide()))
+    with pytest.raises(DataError, match=str(on_numbers.freq_)):
+        on_numbers.predict(wide())

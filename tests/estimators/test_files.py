@@ -5,7 +5,10 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Callable
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from pandas.testing import assert_frame_equal
@@ -23,7 +28,8 @@ from torch import nn
 from mlrforecast import MLRForecaster
 from mlrforecast._core.errors import DataError, ModelFileError
 from mlrforecast.estimators import _document, _files, _storage
-from tests.estimators.frames import CONTEXT, TINY, long, wide
+from mlrforecast.estimators._parameters import plain_parameters
+from tests.estimators.frames import CONTEXT, PREDICTION, TINY, long, wide
 
 FILES = ["config.json", "model"]
 
@@ -55,6 +61,81 @@ def saved(on_wide: MLRForecaster, tmp_path: Path) -> Path:
 def saved_with_context(on_wide: MLRForecaster, tmp_path: Path) -> Path:
     on_wide.save(tmp_path / "with context", with_context=True)
     return tmp_path / "with context"
+
+
+def same(found: Any, expected: Any) -> None:
+    """Compare two forecasts, whatever holds them."""
+    if isinstance(expected, pd.DataFrame):
+        assert_frame_equal(found, expected)
+    elif isinstance(expected, np.ndarray):
+        np.testing.assert_array_equal(found, expected)
+    else:
+        assert found.equals(expected)
+
+
+# What a frame of tests/estimators/frames.py is made into.
+FORMS: dict[str, Callable[[pd.DataFrame], Any]] = {
+    "time column": lambda frame: frame.reset_index(),
+    "zone in a column": lambda frame: frame.tz_localize("Europe/Paris").reset_index(),
+    "integer time": lambda frame: frame.reset_index(drop=True),
+    "integers in steps": lambda frame: frame.set_index(np.arange(len(frame)) * 7 - 100),
+    "seconds": lambda frame: frame.set_index(frame.index.as_unit("s")),
+    "business days": lambda frame: frame.set_index(
+        pd.date_range("2024-01-01", periods=len(frame), freq="B", tz="UTC")
+    ),
+    "series": lambda frame: frame["a"],
+    "series without a name": lambda frame: frame["a"].rename(None).rename_axis(None),
+    "array": lambda frame: frame.to_numpy(),
+    "flat array": lambda frame: frame["a"].to_numpy(),
+    "polars": lambda frame: pl.from_pandas(frame.tz_localize("Asia/Tokyo").reset_index()),
+    "polars without time": lambda frame: pl.from_pandas(frame),
+    "pyarrow": lambda frame: pa.Table.from_pandas(frame.reset_index(), preserve_index=False),
+    "long in the index": lambda frame: frame.set_index(["item_id", "timestamp"]),
+    "long without names": lambda frame: frame.set_index(["item_id", "timestamp"]).rename_axis(
+        [None, None]
+    ),
+    "long polars": lambda frame: pl.from_pandas(frame.astype({"item_id": "category"})),
+    "long with zone": lambda frame: frame.assign(
+        timestamp=frame["timestamp"].dt.tz_localize("America/New_York", ambiguous="raise")
+    ),
+    "long with integers": lambda frame: frame.assign(
+        timestamp=frame.groupby("item_id").cumcount(), item_id=frame["item_id"].map(ord)
+    ),
+}
+LONG = [name for name in FORMS if name.startswith("long")]
+
+
+def with_covariates(form: str) -> tuple[MLRForecaster, Any, Any]:
+    """A forecaster that reads covariates of every kind, its frame, and the future of it."""
+    parts = []
+    for number, item in enumerate("ba"):
+        part = wide(50 - 5 * number, ("target",)).rename_axis("timestamp").reset_index()
+        part["price"] = np.arange(len(part)) % 7
+        part["day"] = part["timestamp"].dt.day_name()
+        part["seen"] = part["price"].shift(1) * 2.5
+        part["sky"] = pd.Series(["blue", None, "grey"] * 20)[: len(part)]
+        parts.append(part.assign(item_id=item, size=number, kind=f"kind {number}"))
+    static = ["size", "kind"] if form != "wide" else []
+    whole = pd.concat(parts) if static else parts[0].drop(columns=["item_id", "size", "kind"])
+    is_new = (
+        whole.index
+        >= whole.groupby("item_id" if static else whole["day"] > "")["price"]
+        .transform("size")
+        .to_numpy()
+        - PREDICTION
+    )
+    frame, future = whole[~is_new], whole.loc[is_new].drop(columns=["seen", "sky", "target"])
+    if form == "polars":
+        frame, future = pl.from_pandas(frame), pl.from_pandas(future)
+    forecaster = MLRForecaster(
+        **TINY,
+        target="target",
+        past_covariates=["seen", "sky"],
+        known_covariates=("price", "day"),
+        static_covariates=static,
+        freq="60min",
+    )
+    return forecaster.fit(frame), frame, future
 
 
 class TestRoundTrip:
@@ -143,12 +224,79 @@ class TestRoundTrip:
         assert_frame_equal(loaded.predict(**levels), fitted.predict(**levels))
         assert_frame_equal(loaded.predict(), fitted.predict())
 
+    @pytest.mark.parametrize("form", FORMS, ids=list(FORMS))
+    def test_with_context_the_form_comes_back(self, tmp_path: Path, form: str) -> None:
+        frame = FORMS[form](long() if form in LONG else wide())
+        fitted = MLRForecaster(**TINY).fit(frame)
+        fitted.save(tmp_path / "model", with_context=True)
+        loaded = MLRForecaster.load(tmp_path / "model")
+        assert loaded.context_.layout == fitted.context_.layout
+        for levels in (None, (0.2, 0.5)):
+            found, expected = (model.predict(quantile_levels=levels) for model in (loaded, fitted))
+            assert type(found) is type(expected)
+            same(found, expected)
+            same(loaded.predict(frame, quantile_levels=levels), expected)
+
+    @pytest.mark.parametrize("form", ["wide", "long", "polars"])
+    def test_covariates_come_back(self, tmp_path: Path, form: str) -> None:
+        fitted, frame, future = with_covariates(form)
+        fitted.save(tmp_path / "without")
+        fitted.save(tmp_path / "with", with_context=True)
+        expected = fitted.predict(future=future, quantile_levels=(0.3,))
+        for name in ("without", "with"):
+            loaded = MLRForecaster.load(tmp_path / name)
+            assert loaded.encoding_ == fitted.encoding_
+            assert loaded.schema_ == fitted.schema_
+            assert plain_parameters(loaded) == plain_parameters(fitted)
+            given = frame if name == "without" else None
+            same(loaded.predict(given, future=future, quantile_levels=(0.3,)), expected)
+            if name == "with":
+                loaded.save(tmp_path / "again", with_context=True)
+        first, second = (
+            {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()}
+            for name in ("with", "again")
+        )
+        assert first == second
+
     def test_names_that_cannot_be_stored(self, tmp_path: Path) -> None:
         fitted = MLRForecaster(**TINY).fit(wide(columns=("a", 1.5)))
         with pytest.raises(DataError, match=r"Only text and integers .* got 1.5 of type float"):
             fitted.save(tmp_path / "model", with_context=True)
         assert not list(tmp_path.iterdir())
         fitted.save(tmp_path / "model")
+        for parameters in ({"target": [1.5]}, {"target": "a", "known_covariates": [1.5]}):
+            fitted = MLRForecaster(**TINY, **parameters).fit(wide(columns=("a", 1.5)))
+            with pytest.raises(DataError, match=r"Only text and integers can be stored as names"):
+                fitted.save(tmp_path / "another")
+        assert names(tmp_path) == ["model"]
+
+    def test_without_its_library_a_frame_of_pandas_is_forecast(self, tmp_path: Path) -> None:
+        frame = wide(40).reset_index()
+        MLRForecaster(**TINY).fit(pl.from_pandas(frame)).save(tmp_path / "m", with_context=True)
+        frame.to_csv(tmp_path / "frame.csv", index=False)
+        program = """
+            import sys
+            sys.modules["polars"] = None
+            import pandas as pd
+            from mlrforecast import MLRForecaster
+            loaded = MLRForecaster.load("m")
+            print(*loaded.predict(pd.read_csv("frame.csv")).shape)
+            try:
+                loaded.predict()
+            except ImportError as error:
+                print(error)
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program)],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        shape, message = done.stdout.splitlines()
+        assert shape == f"{PREDICTION} 3"
+        assert "a frame of polars" in message
+        assert "pip install polars" in message
 
     def test_loading_leaves_the_random_state(self, saved: Path) -> None:
         before = torch.get_rng_state()
@@ -471,33 +619,143 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "steps as list": lambda d: d.update(num_steps=[]),
     "backbone as list": lambda d: d.update(backbone=["Doubled"]),
     "library of others": lambda d: d.update(library=None),
+    "frequency as truth": lambda d: d.update(freq=True),
+    "frequency of zero": lambda d: d.update(freq=0),
+    "frequency beyond numbers": lambda d: d.update(freq=10**30),
+    "frequency of fractions": lambda d: d.update(freq=1.5),
+    "old frequency": lambda d: d.update(freq="H"),
+    "another frequency as parameter": lambda d: d["parameters"].update(freq="D"),
+    "numbers with a calendar": lambda d: d.update(freq=1),
+    "encoding as list": lambda d: d.update(encoding=[]),
+    "no encoding": lambda d: d.update(encoding=None),
+    "empty encoding": lambda d: d.update(encoding={}),
+    "unknown encoding": lambda d: d["encoding"].update(hook="os.system"),
+    "cycles as number": lambda d: d["encoding"].update(cycles=5),
+    "cycles of lists": lambda d: d["encoding"].update(cycles=[["day"]]),
+    "no cycles": lambda d: d["encoding"].update(cycles=[]),
+    "unknown cycles": lambda d: d["encoding"].update(cycles=["decade"]),
+    "a column of nobody": lambda d: d["encoding"].update(past=[COLUMN]),
+    "a column of a parameter": lambda d: both_covariates(d, past_covariates=["c"]),
+    "column as text": lambda d: d["encoding"].update(known=["c"]),
+    "target of lists": lambda d: d["parameters"].update(target=[["a"], {"b": 1}]),
+    "target as number": lambda d: d["parameters"].update(target=True),
+    "covariates as text": lambda d: d["parameters"].update(past_covariates="abc"),
+    "fill as code": lambda d: d["parameters"].update(fill="os.system"),
+    "scaling as parameter": lambda d: d["parameters"].update(scaling="robust"),
+    "unknown scaling": lambda d: both(d, scaling="os.system"),
+    "no calendar as parameter": lambda d: d["parameters"].update(calendar=False),
+    "more calendar": lambda d: d["config"].update(num_calendar_features=40),
+    "less calendar": lambda d: d["config"].update(num_calendar_features=0),
+    "categories for no memory": lambda d: d["config"].update(known_cardinalities=[10**12]),
+    "categories below zero": lambda d: d["config"].update(static_cardinalities=[-1]),
+}
+
+COLUMN = {"name": "c", "loc": 0.0, "scale": 1.0, "has_missing": False, "categories": None}
+
+# Of a model that reads covariates.
+HOSTILE_ENCODINGS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "another name": lambda d: d["encoding"]["known"][0].update(name="c"),
+    "a name of a list": lambda d: d["encoding"]["known"][0].update(name=["c"]),
+    "another order": lambda d: d["encoding"]["known"].reverse(),
+    "another role": lambda d: d["encoding"].update(
+        past=d["encoding"]["known"], known=d["encoding"]["past"]
+    ),
+    "a column less": lambda d: d["encoding"]["static"].pop(),
+    "a column twice": lambda d: d["encoding"]["static"].append(d["encoding"]["static"][0]),
+    "loc as text": lambda d: d["encoding"]["known"][0].update(loc="0"),
+    "loc that is nan": lambda d: d["encoding"]["known"][0].update(loc=float("nan")),
+    "scale of zero": lambda d: d["encoding"]["known"][0].update(scale=0.0),
+    "scale of many digits": lambda d: d["encoding"]["known"][0].update(scale=10**400),
+    "a mark more": lambda d: d["encoding"]["known"][0].update(has_missing=True),
+    "a mark less": lambda d: d["encoding"]["past"][0].update(has_missing=False),
+    "mark as text": lambda d: d["encoding"]["past"][0].update(has_missing="yes"),
+    "no categories": lambda d: d["encoding"]["known"][1].update(categories=None),
+    "a category more": lambda d: d["encoding"]["known"][1]["categories"].append("x"),
+    "categories of numbers": lambda d: d["encoding"]["known"][1].update(categories=[1, 2, 3]),
+    "categories twice": lambda d: d["encoding"]["known"][1].update(categories=["a", "a", "a"]),
+    "categories as text": lambda d: d["encoding"]["known"][1].update(categories="abc"),
+    "columns of the network": lambda d: d["config"].update(known_cardinalities=[0]),
+    "one of the parameters": lambda d: d["parameters"].update(known_covariates=["price"]),
+    "the parameters as roles": lambda d: d["parameters"].update(past_covariates=["price", "day"]),
+    "categories of the context": lambda d: d["context"].update(categories={}),
+    "categories less": lambda d: d["context"]["categories"]["known"].pop(),
+    "known as numbers": lambda d: d["context"]["categories"].update(known=[None, None]),
+    "known as categories": lambda d: d["context"]["categories"].update(known=[["a"], ["b"]]),
+    "fewer than codes": lambda d: d["context"]["categories"]["known"][1].clear(),
+    "texts as numbers": lambda d: d["context"]["categories"]["known"].__setitem__(1, [1, 2, 3]),
+    "texts twice": lambda d: d["context"]["categories"]["known"].__setitem__(1, ["a"] * 9),
+    "wide layout": lambda d: d["context"]["layout"].update(form="wide"),
+    "names of one column": lambda d: d["context"]["layout"].update(target_name="timestamp"),
+    "an index of polars": lambda d: d["context"]["layout"].update(native="polars", indexed=True),
 }
 
 HOSTILE_CONTEXTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "as list": lambda d: d.update(context=[1]),
-    "form": lambda d: d["context"].update(form="tall"),
-    "long form": lambda d: d["context"].update(form="long"),
-    "names": lambda d: d["context"].update(names=["a"]),
-    "labels": lambda d: d["context"].update(labels=["a"]),
     "as number": lambda d: d.update(context=5),
+    "form": lambda d: d["context"]["layout"].update(form="tall"),
+    "form as list": lambda d: d["context"]["layout"].update(form=["wide"]),
+    "long form": lambda d: d["context"]["layout"].update(form="long"),
+    "series": lambda d: d["context"]["layout"].update(form="series"),
+    "layout": lambda d: d["context"].update(layout=["wide"]),
+    "part of a layout": lambda d: d["context"].update(layout={"form": "wide"}),
+    "more layout": lambda d: d["context"]["layout"].update(hook="os.system"),
+    "library": lambda d: d["context"]["layout"].update(native="os"),
+    "library as list": lambda d: d["context"]["layout"].update(native=["pandas"]),
+    "library of no frame": lambda d: d["context"]["layout"].update(native="unknown"),
+    "switch": lambda d: d["context"]["layout"].update(indexed="yes"),
+    "flat": lambda d: d["context"]["layout"].update(flat=True),
+    "time named as a column": lambda d: d["context"]["layout"].update(indexed=False, time_name="a"),
+    "index name": lambda d: d["context"]["layout"].update(time_name=["a"]),
+    "index name as number": lambda d: d["context"]["layout"].update(time_name=1.5),
+    "labels": lambda d: d["context"].update(labels=["a"]),
     "one label": lambda d: d["context"]["labels"].update(values=["a"]),
     "labels of lists": lambda d: d["context"]["labels"].update(values=[["a"], ["b"]]),
     "labels twice": lambda d: d["context"]["labels"].update(values=["a", "a"]),
     "labels as times": lambda d: d["context"]["labels"].update(dtype="M8[ns]"),
     "labels of code": lambda d: d["context"]["labels"].update(dtype="os.system"),
     "labels of no type": lambda d: d["context"]["labels"].update(dtype={}),
-    "index name": lambda d: d["context"].update(index_name=["a"]),
-    "long time zone": lambda d: d["context"].update(time_zone="x" * 10**5),
-    "time zone as path": lambda d: d["context"].update(time_zone="../../etc/passwd"),
-    "time zone as folder": lambda d: d["context"].update(time_zone="America"),
-    "time zone as number": lambda d: d["context"].update(time_zone=5),
-    "lengths": lambda d: d["context"].update(lengths=[7]),
-    "negative lengths": lambda d: d["context"].update(lengths=[-1, 25]),
-    "lengths as text": lambda d: d["context"].update(lengths="24"),
-    "unit": lambda d: d["context"].update(unit="parsec"),
-    "time zone": lambda d: d["context"].update(time_zone="Mars/Olympus"),
-    "no unit": lambda d: d["context"].pop("unit"),
+    "long time zone": lambda d: d["context"]["time"].update(zone="x" * 10**5),
+    "time zone as path": lambda d: d["context"]["time"].update(zone="../../etc/passwd"),
+    "time zone as folder": lambda d: d["context"]["time"].update(zone="America"),
+    "time zone as number": lambda d: d["context"]["time"].update(zone=5),
+    "time zone": lambda d: d["context"]["time"].update(zone="Mars/Olympus"),
+    "unit": lambda d: d["context"]["time"].update(unit="parsec"),
+    "no unit": lambda d: d["context"]["time"].pop("unit"),
+    "another unit": lambda d: d["context"]["time"].update(unit="ms"),
+    "time as integers": lambda d: d["context"].update(time=None),
+    "time as text": lambda d: d["context"].update(time="ns"),
+    "another frequency": lambda d: d.update(freq="D"),
+    "no categories": lambda d: d["context"].pop("categories"),
+    "categories of nobody": lambda d: d["context"]["categories"].update(past=[None]),
+    "categories as list": lambda d: d["context"].update(categories=[]),
 }
+
+
+def both_covariates(document: dict[str, Any], **parameters: Any) -> None:
+    """Name covariates in the parameters and the encoding; the network has no such columns."""
+    document["parameters"].update(parameters)
+    document["encoding"].update(past=[COLUMN])
+
+
+def _places(value: Any) -> Iterator[list[Any]]:
+    """Yield the way to every value in a document."""
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    for key in keys:
+        yield [key]
+        yield from ([key, *rest] for rest in _places(value[key]))
+
+
+@pytest.fixture(scope="module")
+def reading_covariates() -> MLRForecaster:
+    return with_covariates("long")[0]
+
+
+@pytest.fixture
+def saved_covariates(reading_covariates: MLRForecaster, tmp_path: Path) -> Path:
+    reading_covariates.save(tmp_path / "covariates", with_context=True)
+    return tmp_path / "covariates"
 
 
 class TestAlteredFiles:
@@ -593,6 +851,84 @@ class TestAlteredFiles:
         edit(saved_with_context, change)
         with pytest.raises(ModelFileError, match="with context'"):
             MLRForecaster.load(saved_with_context)
+
+    @pytest.mark.parametrize("change", HOSTILE_ENCODINGS.values(), ids=HOSTILE_ENCODINGS)
+    def test_hostile_encodings(self, saved_covariates: Path, change: Callable[..., Any]) -> None:
+        edit(saved_covariates, change)
+        with pytest.raises(ModelFileError, match="covariates'") as caught:
+            MLRForecaster.load(saved_covariates)
+        assert len(str(caught.value)) < 600
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda t: {"known.0": t["known.0"] * np.inf},
+            lambda t: {"known.0": t["known.0"][1:]},
+            lambda t: {"known.0": t["known.0"].long()},
+            lambda t: {"known.1": t["known.1"].double()},
+            lambda t: {"known.1": t["known.1"] + 100},
+            lambda t: {"known.1": t["known.1"] - 2},
+            lambda t: {"known.2": t["known.1"].clone()},
+            lambda t: {"static.0": t["static.0"].repeat(2)},
+            lambda t: {"lengths": t["lengths"].flip(0) - 1},
+            lambda t: {"lengths": t["lengths"] + 2**62},
+            lambda t: {"lengths": t["lengths"] * 0},
+            lambda t: (
+                {name: value[:CONTEXT] for name, value in t.items()}
+                | {"lengths": torch.tensor([0, CONTEXT])}
+            ),
+            lambda t: {"lengths": torch.tensor([len(t["values"]) + 5, -5])},
+            lambda t: {"lengths": t["lengths"].double()},
+            lambda t: {"lengths": t["lengths"].repeat(2)},
+        ],
+        ids=[
+            *["inf", "short", "ints", "floats", "beyond", "below", "another", "static"],
+            *[
+                "lengths",
+                "overflow",
+                "no rows",
+                "an empty one",
+                "less",
+                "float lengths",
+                "more series",
+            ],
+        ],
+    )
+    def test_covariates_that_are_none(
+        self, saved_covariates: Path, change: Callable[[Any], Any]
+    ) -> None:
+        edit_tensors(saved_covariates, "context", change)
+        with pytest.raises(ModelFileError, match=r": .*(its context|of covariate)"):
+            MLRForecaster.load(saved_covariates)
+
+    def test_numbers_in_place_of_categories(self, saved_covariates: Path) -> None:
+        edit(saved_covariates, lambda d: d["context"]["categories"].update(known=[None, None]))
+        edit_tensors(saved_covariates, "context", lambda t: {"known.1": t["known.1"].double()})
+        with pytest.raises(ModelFileError, match="covariate 'day' of its context is not one"):
+            MLRForecaster.load(saved_covariates)
+
+    def test_random_changes_of_values(self, saved_covariates: Path) -> None:
+        """Whatever a value is replaced by, a model is refused or forecasts as if it were read."""
+        text = (saved_covariates / "config.json").read_text()
+        random = np.random.default_rng(0)
+        strange = [None, True, -1, 0, 3, 10**30, 1.5, "", "a", "\0", [], [[]], {}, {"a": []}]
+        places = list(_places(json.loads(text)))
+        for number in random.choice(len(places), 120, replace=False):
+            value = strange[random.integers(len(strange))]
+
+            def change(document: dict[str, Any], path: list[Any] = places[number]) -> None:
+                for key in path[:-1]:
+                    document = document[key]
+                document[path[-1]] = value  # noqa: B023 - called at once
+
+            (saved_covariates / "config.json").write_text(text)
+            edit(saved_covariates, change)
+            try:
+                loaded = MLRForecaster.load(saved_covariates)
+            except ModelFileError:
+                continue
+            with pytest.raises(DataError, match="`future` is needed"):
+                loaded.predict()
 
     @pytest.mark.parametrize(
         "content",

@@ -22,6 +22,26 @@ WRONG = [
     ("prediction_length", True, r"must be a number, got True"),
     ("context_length", 0, r"None or an int in the range \[1, inf\). Got 0"),
     ("context_length", 12.0, "Got 12.0"),
+    ("target", [], "must name at least one column, got an empty"),
+    ("target", {"a"}, r"must hold names of columns, got \{'a'\}"),
+    ("target", True, "must hold names of columns, got True"),
+    ("id_column", ["a"], r"must hold names of columns, got \['a'\]"),
+    ("timestamp_column", {}, r"must hold names of columns, got \{\}"),
+    ("past_covariates", "temp", r"must be a sequence of names .* got 'temp'"),
+    ("known_covariates", None, "must be a sequence of names .* got None"),
+    ("known_covariates", [["a"]], r"must hold names of columns, got \['a'\]"),
+    ("static_covariates", 3, "must be a sequence of names .* got 3"),
+    ("calendar", "yes", "Got 'yes'"),
+    ("freq", "sometimes", "must be a pandas offset alias .* got 'sometimes'"),
+    ("freq", 0, r"int in the range \[1, inf\). Got 0"),
+    ("freq", -2, "Got -2"),
+    ("freq", "-1h", "forwards|alias"),
+    ("freq", 1.5, "Got 1.5"),
+    ("freq", True, "must be a number, got True"),
+    ("fill", "ffill", r"'missing'.* Got 'ffill'"),
+    ("fill", 0, "Got 0"),
+    ("resample", "std", r"'mean'.* Got 'std'"),
+    ("scaling", "minmax", r"'robust'.* Got 'minmax'"),
     ("attention", "flash", r"must be one of .*mlr, .*, got 'flash'"),
     ("ranks", 4, "Got 4"),
     ("ranks", (1, 1), r"must sum to the head width 4, got \(1, 1\) \(sum 2\)"),
@@ -194,10 +214,67 @@ class TestEarlyStopping:
 
     def test_too_few_rows_are_refused(self, no_training: None) -> None:
         forecaster = MLRForecaster(**TINY, early_stopping=True)
-        with pytest.raises(DataError, match=r"needs 13 rows .*, but the frame has 12"):
+        with pytest.raises(DataError, match=r"a series of 13 rows .*, but the frame has 12"):
             forecaster.fit(wide(12))
-        with pytest.raises(DataError, match=r"needs 13 rows .*, but series 'b' has 12"):
-            forecaster.fit(long(rows=(80, 12, 70)))
+        with pytest.raises(DataError, match="series 'b' is the longest and has 12"):
+            forecaster.fit(long(rows=(8, 12, 7)))
+
+    def test_short_series_are_trained_on_as_a_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        stores = []
+
+        def record(model: Any, store: Any, options: Any, *, validation: Any) -> int:
+            stores.append((store, validation))
+            return 1
+
+        monkeypatch.setattr(module, "train", record)
+        for rows in ((80, 12, 70), (80, 12), (72, 12, 63)):
+            ids = ("z", "b", "m")[: len(rows)]
+            MLRForecaster(**TINY, early_stopping=rows[0] == 80).fit(long(ids=ids, rows=rows))
+        (all_of, held_back), (without, _), (cut, nothing) = stores
+        assert nothing is None
+        assert len(all_of) == len(cut)
+        assert len(all_of) > len(without)
+        # Forecasts that begin in the newest tenth: of 8 rows of one series, 7 of the other.
+        assert len(held_back) == (8 - PREDICTION + 1) + (7 - PREDICTION + 1)
+
+
+def test_parameters_set_after_fit_are_for_the_next_fit(tmp_path: Any) -> None:
+    fitted = MLRForecaster(**TINY).fit(wide())
+    expected = fitted.predict(wide())
+    changes: dict[str, Any] = {
+        "target": "b",
+        "known_covariates": ["a"],
+        "freq": "D",
+        "fill": "zero",
+        "resample": "sum",
+        "scaling": "robust",
+        "calendar": False,
+    }
+    for name, value in changes.items():
+        changed = MLRForecaster(**TINY).fit(wide()).set_params(**{name: value})
+        assert changed.predict(wide()).equals(expected)
+        assert changed.score(wide()) == fitted.score(wide())
+        if name != "calendar":
+            with pytest.raises(ValueError, match=f"`{name}` is .* fitted with"):
+                changed.save(tmp_path / name)
+
+
+def test_the_calendar_cannot_be_switched_off_after_fit(tmp_path: Any) -> None:
+    fitted = MLRForecaster(**TINY).fit(wide())
+    assert fitted.config_.num_calendar_features == 4
+    fitted.set_params(calendar=False)
+    with pytest.raises(ValueError, match=r"`calendar` is False, but .* fitted with True"):
+        fitted.save(tmp_path / "model")
+
+
+def test_columns_of_a_frame_are_counted_for_scikit_learn() -> None:
+    fitted = MLRForecaster(**TINY).fit(wide())
+    assert fitted.n_features_in_ == 2
+    assert list(fitted.feature_names_in_) == ["a", "b"]
+    fitted.fit(wide().to_numpy()[:, [0, 1, 0]])
+    assert fitted.n_features_in_ == 3
+    assert not hasattr(fitted, "feature_names_in_")
+    assert fitted.fit(wide()["a"]).n_features_in_ == 1
 
 
 def _equal(one: nn.Module, other: nn.Module) -> bool:
@@ -266,7 +343,7 @@ def test_backbones_of_another_signature(
 def test_a_failed_fit_leaves_the_earlier_one(on_wide: MLRForecaster) -> None:
     fitted = clone(on_wide).fit(wide())
     with pytest.raises(DataError):
-        fitted.fit(wide().iloc[:5])
+        fitted.fit(wide().iloc[:1])
     assert fitted.predict().equals(on_wide.predict())
 
 

@@ -1,10 +1,12 @@
 """Plots of forecasts: what is on the axes; nothing is shown and nothing saved."""
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from matplotlib import pyplot as plt
 
@@ -75,6 +77,58 @@ def test_names_of_every_kind(on_wide: MLRForecaster) -> None:
     assert [axis.get_ylabel() for axis in on_wide.plot(frame)] == ["x, 1", "y, 2"]
     items = long().astype({"item_id": "category"})
     assert [axis.get_ylabel() for axis in on_wide.plot(items)] == ["z", "b", "m"]
+
+
+@pytest.mark.parametrize("zone", [None, "Asia/Kolkata"])
+@pytest.mark.parametrize("form", ["time column", "series", "polars", "array", "integers"])
+def test_every_form(on_wide: MLRForecaster, form: str, zone: str | None) -> None:
+    frame = wide().tz_localize(zone)
+    given: dict[str, Any] = {
+        "time column": frame.reset_index(),
+        "series": frame["a"],
+        "polars": pl.from_pandas(frame.reset_index()),
+        "array": frame.to_numpy(),
+        "integers": frame.set_index(np.arange(100, 100 + len(frame))),
+    }
+    fitted = copy.copy(on_wide)
+    if form in ("array", "integers"):
+        fitted = MLRForecaster(**TINY).fit(given[form])
+    axes = fitted.plot(given[form])
+    names = {"array": ["0", "1"], "series": ["a"]}.get(form, ["a", "b"])
+    assert [axis.get_ylabel() for axis in axes] == names
+    forecast = fitted.predict(given[form])
+    if form in ("time column", "polars"):
+        forecast = forecast[["a", "b"]]
+    values = np.asarray(forecast).reshape(PREDICTION, -1)
+    for number, axis in enumerate(axes):
+        np.testing.assert_array_equal(line(axis, "forecast").get_ydata(), values[:, number])
+        np.testing.assert_array_equal(
+            line(axis, "history").get_ydata(), frame.iloc[-3 * PREDICTION :, number]
+        )
+    if form == "integers":
+        assert line(axes[0], "forecast").get_xdata()[0] == 100 + len(frame)
+
+
+def test_known_covariates_are_given_to_plot() -> None:
+    frame = wide().assign(price=np.arange(120.0) % 5)
+    fitted = MLRForecaster(**TINY, target="a", known_covariates=["price"])
+    fitted.fit(frame[:-PREDICTION])
+    (axis,) = fitted.plot(future=frame[-PREDICTION:])
+    expected = fitted.predict(future=frame[-PREDICTION:])["a"]
+    np.testing.assert_array_equal(line(axis, "forecast").get_ydata(), expected)
+    with pytest.raises(ValueError, match=r"`future` is needed.*'price'"):
+        fitted.plot()
+
+
+def test_only_what_is_drawn_needs_a_future() -> None:
+    frame = long().assign(price=1.0)
+    fitted = MLRForecaster(**TINY, target="target", known_covariates=["price"]).fit(frame)
+    last = long().groupby("item_id", sort=False)["timestamp"].max()
+    steps = pd.timedelta_range("1h", periods=PREDICTION, freq="h")
+    future = pd.DataFrame({"item_id": "z", "timestamp": last["z"] + steps, "price": 2.0})
+    assert len(fitted.plot(future=future, max_items=1)) == 1
+    with pytest.raises(ValueError, match="2 of 3 series: 'b', 'm'"):
+        fitted.plot(future=future)
 
 
 def test_no_items_at_all(on_wide: MLRForecaster) -> None:

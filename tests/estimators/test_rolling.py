@@ -8,7 +8,7 @@ import pytest
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.errors import DataError
-from mlrforecast.data import context_batch
+from mlrforecast.data import ForecastWindows
 from mlrforecast.estimators import _inference
 from tests.estimators.frames import CONTEXT, PREDICTION, TINY, long, wide
 
@@ -60,12 +60,13 @@ def test_series_share_forward_passes_of_a_bounded_size(
     on_long: MLRForecaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = []
+    gather = ForecastWindows.gather
 
-    def record(values: np.ndarray, prediction_length: int) -> Any:
-        sizes.append(len(values))
-        return context_batch(values, prediction_length)
+    def record(self: ForecastWindows, windows: slice) -> Any:
+        sizes.append(windows.stop - windows.start)
+        return gather(self, windows)
 
-    monkeypatch.setattr(_inference, "context_batch", record)
+    monkeypatch.setattr(ForecastWindows, "gather", record)
     rolled = on_long.rolling_forecast(long(range(9), [30, 31, 700, 29 + 400, 30, 30, 45, 99, 30]))
     *whole, last = sizes
     assert set(whole) == {_inference.BATCH}
@@ -100,13 +101,29 @@ def test_wrong_steps(
         on_wide.rolling_forecast(wide(), **options)
 
 
+def test_a_series_shorter_than_a_window_has_one_from_what_there_is(
+    on_long: MLRForecaster,
+) -> None:
+    rows = (80, SIZE - 1, PREDICTION + 1)
+    frame = long(rows=rows)
+    rolled = on_long.rolling_forecast(frame, step=PREDICTION)
+    counts = [(80 - SIZE) // PREDICTION + 1, 1, 1]
+    assert list(rolled.item_ids) == list(np.repeat(list("zbm"), counts))
+    for number, item in ((-2, "b"), (-1, "m")):
+        history = frame[frame["item_id"] == item][:-PREDICTION]
+        assert rolled.cutoffs[number] == history["timestamp"].iloc[-1]
+        expected = on_long.predict(history)["target"]
+        np.testing.assert_allclose(rolled.forecast[number, :, 0], expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("call", ["rolling_forecast", "score"])
-def test_series_shorter_than_a_window_are_named(on_wide: MLRForecaster, call: str) -> None:
-    with pytest.raises(DataError, match=rf"needs {SIZE} rows .*, but the frame has {SIZE - 1}"):
-        getattr(on_wide, call)(wide(SIZE - 1))
-    with pytest.raises(DataError, match="but series 'b' has 29"):
-        getattr(on_wide, call)(long(rows=(80, SIZE - 1, 70)))
-    assert len(on_wide.rolling_forecast(wide(SIZE)).forecast) == 1
+def test_series_without_a_row_of_context_are_named(on_wide: MLRForecaster, call: str) -> None:
+    with pytest.raises(DataError, match=r"needs 7 rows .*, but the frame has 6\. Leave"):
+        getattr(on_wide, call)(wide(PREDICTION))
+    message = r"but series 'b' has 6 \(2 of 3 series are too short\)"
+    with pytest.raises(DataError, match=message):
+        getattr(on_wide, call)(long(rows=(80, PREDICTION, 3)))
+    assert len(on_wide.rolling_forecast(wide(PREDICTION + 1)).forecast) == 1
 
 
 def loop_mase(fitted: MLRForecaster, values: pd.Series, season: int) -> list[float]:

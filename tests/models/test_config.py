@@ -28,6 +28,13 @@ def config_of(**fields: Any) -> EncoderConfig:
             attention_options={"structure_options": {"rank": 3}, "level_scale": (1.0, 0.5, 0.5)},
             positions="rotary",
         ),
+        config_of(
+            scaling="robust",
+            past_cardinalities=(0, 3),
+            known_cardinalities=(0,),
+            static_cardinalities=(12,),
+            num_calendar_features=8,
+        ),
     ],
 )
 def test_a_configuration_survives_json(config: EncoderConfig) -> None:
@@ -38,9 +45,14 @@ def test_a_configuration_survives_json(config: EncoderConfig) -> None:
 def test_numbers_of_numpy_become_plain() -> None:
     config = config_of(
         width=np.int64(16), ranks=list(np.array([4, 4])), dropout=np.float32(0.5),
-        quantile_levels=np.array([0.1, 0.9]),
+        quantile_levels=np.array([0.1, 0.9]), past_cardinalities=np.array([0, 3]),
+        known_cardinalities=[np.int64(2)], num_calendar_features=np.int64(4),
     )  # fmt: skip
-    assert config == config_of(ranks=(4, 4), dropout=0.5, quantile_levels=(0.1, 0.9))
+    assert config == config_of(
+        ranks=(4, 4), dropout=0.5, quantile_levels=(0.1, 0.9), past_cardinalities=(0, 3),
+        known_cardinalities=(2,), num_calendar_features=4,
+    )  # fmt: skip
+    assert json.dumps(config.to_dict()["past_cardinalities"]) == "[0, 3]"
     assert json.loads(json.dumps(config.to_dict()))["width"] == 16
 
 
@@ -50,7 +62,12 @@ def test_unknown_fields_are_refused() -> None:
         EncoderConfig.from_dict(fields)
 
 
-COUNTS = [field.name for field in dataclasses.fields(EncoderConfig) if field.type in (int, "int")]
+OPTIONAL = {"num_calendar_features"}
+COUNTS = [
+    field.name
+    for field in dataclasses.fields(EncoderConfig)
+    if field.type in (int, "int") and field.name not in OPTIONAL
+]
 
 
 @pytest.mark.parametrize("value", [0, -3, 2.0, True, "4", None])
@@ -60,6 +77,22 @@ def test_counts_are_checked(name: str, value: object) -> None:
         ValueError, match=f"`{name}` must be an integer of at least 1, got {value!r}"
     ):
         dataclasses.replace(config_of(), **{name: value})
+
+
+@pytest.mark.parametrize("value", [-1, 2.0, True, "4", None])
+def test_counts_of_columns_are_checked(value: object) -> None:
+    words = f"must be an integer of at least 0, got {value!r}"
+    with pytest.raises(ValueError, match=f"`num_calendar_features` {words}"):
+        config_of(num_calendar_features=value)
+    for role in ("past", "known", "static"):
+        with pytest.raises(ValueError, match=f"`{role}_cardinalities` {words}"):
+            config_of(**{f"{role}_cardinalities": (3, value)})
+
+
+@pytest.mark.parametrize("value", [3, "03", None, {3: 1}])
+def test_cardinalities_are_a_sequence(value: object) -> None:
+    with pytest.raises(TypeError, match="`known_cardinalities` must be a sequence of integers"):
+        config_of(known_cardinalities=value)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +112,7 @@ def test_counts_are_checked(name: str, value: object) -> None:
         ),
         ({"attention_options": {"ranks": (8,)}}, "`attention_options` holds 'ranks'"),
         ({"positions": "sinus"}, "`positions` must be one of learned, rotary, none, got 'sinus'"),
+        ({"scaling": "max"}, "`scaling` must be one of standard, robust, mean_abs, got 'max'"),
         ({"loss": "huber"}, "`loss` must be one of quantile, mae, mse, got 'huber'"),
         ({"quantile_levels": ()}, r"`quantile_levels` must increase within \(0, 1\), got \(\)"),
         ({"quantile_levels": (0.5, 0.1)}, r"must increase .* got \(0.5, 0.1\)"),

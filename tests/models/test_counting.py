@@ -354,6 +354,71 @@ def test_torch_counts_the_same_for_a_forecaster(name: str, loss: str) -> None:
     assert counted.head == 2 * (10 * 12 * 4 + spread)
 
 
+@pytest.mark.parametrize("future", [3, 40])
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"num_calendar_features": 4},
+        {"past_cardinalities": (0, 0)},
+        {"past_cardinalities": (0, 3)},
+        {"static_cardinalities": (0,)},
+        {"static_cardinalities": (7, 0)},
+        {"known_cardinalities": (0,)},
+        {"known_cardinalities": (3,), "num_calendar_features": 4},
+        {
+            "past_cardinalities": (0,),
+            "known_cardinalities": (0, 9),
+            "static_cardinalities": (2,),
+            "num_calendar_features": 12,
+        },
+    ],
+)
+def test_torch_counts_the_same_with_covariates(columns: dict[str, Any], future: int) -> None:
+    sizes = {"context_length": 30, "patch_length": 4, "patch_stride": 3}
+    config = EncoderConfig(**sizes, prediction_length=future, width=12, num_heads=3, **columns)
+    model = EncoderForecaster(config)
+
+    def rows(name: str) -> int:
+        return len(getattr(config, f"{name}_cardinalities"))
+
+    def forecast() -> Tensor:
+        _, quantiles = model(
+            torch.randn(2, 30, 1),
+            past_covariates=torch.ones(2, 30, rows("past")) if rows("past") else None,
+            known_covariates=torch.ones(2, 30 + future, rows("known")) if rows("known") else None,
+            static_covariates=torch.ones(2, rows("static")) if rows("static") else None,
+            calendar=(
+                torch.ones(2, future, config.num_calendar_features)
+                if config.num_calendar_features
+                else None
+            ),
+        )
+        return quantiles
+
+    assert_as_torch(model, forecast)
+    paper, matmul = count_flops(model), count_flops(model, convention="matmul")
+    assert 2 * (paper.linear + paper.structured) == matmul.linear + matmul.structured
+    assert 2 * paper.head == matmul.head
+    plain = count_flops(
+        EncoderForecaster(EncoderConfig(**sizes, prediction_length=future, width=12, num_heads=3))
+    )
+    effect = 0
+    if model.known_effect is not None:
+        read = model.known_effect.num_features
+        effect += 12 * (read + 2 * 16) + future * (read * 16 + read + 16)
+    if model.calendar_effect is not None:
+        read = model.config.num_calendar_features
+        effect += 12 * 12 + future * (read * 12 + read + 12)
+    assert paper.head - plain.head == effect
+    tokens = sum(
+        10 * 4 * part.num_features * 12
+        for part in (model.past_columns, model.known_columns)
+        if part is not None
+    )
+    static = 0 if model.static_columns is None else model.static_columns.num_features * 12
+    assert paper.total - plain.total == effect + tokens + static
+
+
 def test_torch_is_blind_to_the_fused_kernels_of_a_cpu() -> None:
     """Why the comparisons above switch them off."""
     model = tiny("standard")
@@ -394,6 +459,18 @@ def test_parameters_of_a_regressor_and_a_forecaster() -> None:
     assert size.embedding == 4 * width + width + 4 * width + 3 * width
     assert size.head == 3 * width * 4 + 4
     assert size.non_embedding == sum(p.numel() for p in model.backbone.parameters())
+    columns = {
+        "known_cardinalities": (0, 5),
+        "static_cardinalities": (3,),
+        "num_calendar_features": 4,
+    }
+    more = count_parameters(EncoderForecaster(dataclasses.replace(config, **columns)))
+    read = 9 * 6
+    tokens = 6 * 5 + 4 * 3 + 6 * 4 * width + 3 * width
+    calendar = width * width + width + 1 + 4
+    assert more.embedding - size.embedding == tokens + read * 16 + 16 + 4 * width + width
+    assert more.head - size.head == (width + 1) * (read + 2 * 16) + calendar
+    assert more.non_embedding == size.non_embedding
 
 
 def test_shared_parameters_count_once() -> None:

@@ -122,3 +122,56 @@ def test_tokens_without_positions_do_not_know_their_place() -> None:
     tokens, _ = embed(torch.ones(1, 12))
     torch.testing.assert_close(tokens, tokens[:, :1].expand_as(tokens))
     assert "positions.weight" not in embed.state_dict()
+
+
+# Covariates.
+
+
+@pytest.mark.parametrize(("context", "patch", "stride"), SIZES)
+def test_covariates_are_cut_like_the_values_and_shared_by_channels(
+    context: int, patch: int, stride: int
+) -> None:
+    channels, features = 3, 2
+    sizes = {"patch_length": patch, "patch_stride": stride, "width": 8}
+    embed = PatchEmbedding(context, **sizes, num_covariates=features, num_static=4).eval()
+    plain = embedding(context, patch, stride)
+    plain.load_state_dict(embed.state_dict(), strict=False)
+    x, observed = torch.randn(2 * channels, context), torch.rand(2 * channels, context) > 0.3
+    covariates, static = torch.randn(2, context, features), torch.randn(2, 4)
+    assert embed.covariates is not None
+    assert embed.static is not None
+    # Weights of one feature after the other, each over the steps of a patch.
+    weights = embed.covariates.weight.unflatten(1, (features, patch))
+    cut = [slices(covariates[..., feature], patch, stride) for feature in range(features)]
+    for mask in (None, observed):
+        tokens, key_mask = embed(x, mask, covariates=covariates, static=static)
+        without, expected_mask = plain(x, mask)
+        assert (key_mask is None) == (expected_mask is None)
+        for row in range(2 * channels):
+            window = row // channels
+            for n in range(embed.num_tokens):
+                added = static[window] @ embed.static.weight.T
+                for feature in range(features):
+                    added = added + weights[:, feature] @ cut[feature][n][window]
+                torch.testing.assert_close(
+                    tokens[row, n], without[row, n] + added, atol=1e-5, rtol=1e-5
+                )
+
+
+def test_covariates_are_given_just_where_they_are_expected() -> None:
+    sizes = {"patch_length": 4, "patch_stride": 4, "width": 8}
+    x, covariates, static = torch.zeros(2, 12), torch.zeros(2, 12, 1), torch.zeros(2, 3)
+    plain = PatchEmbedding(12, **sizes)
+    with pytest.raises(ValueError, match=r"`covariates` must be None: .* num_covariates=0"):
+        plain(x, covariates=covariates)
+    with pytest.raises(ValueError, match=r"`static` must be None: .* num_static=0"):
+        plain(x, static=static)
+    with pytest.raises(ValueError, match="`covariates` must be given"):
+        PatchEmbedding(12, **sizes, num_covariates=1)(x)
+    with pytest.raises(ValueError, match="`static` must be given"):
+        PatchEmbedding(12, **sizes, num_static=3)(x)
+
+
+def test_no_windows_give_no_tokens() -> None:
+    embed = PatchEmbedding(12, patch_length=4, patch_stride=4, width=8, num_covariates=2)
+    assert embed(torch.zeros(0, 12), covariates=torch.zeros(0, 12, 2))[0].shape == (0, 3, 8)

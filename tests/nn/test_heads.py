@@ -181,3 +181,13 @@ def test_an_untrained_spread_is_normal_with_half_a_standard_deviation() -> None:
     torch.testing.assert_close(
         quantiles - point.unsqueeze(-1), expected.expand(5, 4, 4), atol=1e-5, rtol=0
     )
+
+
+def test_what_is_added_moves_the_point_and_all_quantiles() -> None:
+    head, encoded, added = quantile_head(), torch.randn(3, TOKENS, WIDTH), torch.randn(3, FUTURE)
+    point, quantiles = head(encoded)
+    moved, all_moved = head(encoded, added)
+    torch.testing.assert_close(moved, point + added)
+    torch.testing.assert_close(all_moved, quantiles + added.unsqueeze(-1))
+    plain = PointHead(TOKENS, WIDTH, FUTURE)
+    torch.testing.assert_close(plain(encoded, added)[0], plain(encoded)[0] + added)

@@ -227,6 +227,54 @@ def test_the_forecaster_is_known_whole_and_keeps_the_first_width_of_its_quantile
     assert (quantiles.diff(dim=-1) > 0).all()
 
 
+def with_covariates() -> EncoderForecaster:
+    config = EncoderConfig(
+        context_length=32,
+        prediction_length=8,
+        past_cardinalities=(0,),
+        known_cardinalities=(0, 5),
+        static_cardinalities=(3,),
+        num_calendar_features=4,
+    )
+    return EncoderForecaster(config)
+
+
+def test_what_reads_covariates_has_the_rates_of_what_reads_data() -> None:
+    """Their number does not grow with the width; what weighs them is an output of the width."""
+    model = with_covariates()
+    rows = rows_of(model)
+    inputs = [
+        "known_columns.categories.0.weight",
+        "static_columns.categories.0.weight",
+        "embedding.covariates.weight",
+        "embedding.static.weight",
+        "known_effect.curves.weight",
+        "calendar_effect.step.weight",
+    ]
+    for name in inputs:
+        assert (rows[name].kind, rows[name].learning_rate) == ("input", RATE), name
+    for name in ("known_effect.curves", "known_effect.weights", "calendar_effect.out"):
+        assert rows[f"{name}.bias"].kind == "bias", name
+    for name in ("known_effect.weights.weight", "calendar_effect.out.weight"):
+        assert (rows[name].kind, rows[name].fan_in) == ("output", model.config.width)
+        assert rows[name].learning_rate == pytest.approx(RATE * 768 / model.config.width)
+    direct = rows["calendar_effect.direct.weight"]
+    assert (direct.kind, direct.learning_rate) == ("kept", RATE)
+
+
+def test_an_unknown_category_stays_zeros() -> None:
+    model = with_covariates()
+    initialise_mup(model)
+    for columns in (model.known_columns, model.static_columns):
+        weight = columns.categories[0].weight
+        assert (weight[0] == 0).all()
+        assert (weight[1:] != 0).all()
+    for part in (model.known_effect.weights, model.calendar_effect.out):
+        assert (part.weight == 0).all()
+        assert (part.bias == 0).all()
+    assert (model.calendar_effect.direct.weight == 0).all()
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("attention", list(attentions))
 def test_the_first_logits_are_zero_and_the_first_loss_that_of_a_guess(

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 import torch
 
-from mlrforecast.data import WindowStore, read_panel
+from mlrforecast.data import CovariateEncoding, FrameSchema, WindowStore, read_panel
 from mlrforecast.models import EncoderConfig, EncoderForecaster
 from mlrforecast.training import ForecastModule, TrainingOptions, isolated_seed, train
 
@@ -43,13 +43,20 @@ def levels_now() -> dict[str, int]:
     return {name: logging.getLogger(name).level for name in LOGGERS}
 
 
+def windows_of(columns: dict[str, Any], calendar: bool = False, **roles: Any) -> WindowStore:
+    """Windows of an hourly frame."""
+    index = pd.date_range("2024", periods=len(columns["load"]), freq="h")
+    panel = read_panel(pd.DataFrame(columns, index=index), FrameSchema(**roles))
+    encoding = CovariateEncoding.fit(panel, calendar=calendar)
+    lengths = {"context_length": CONTEXT, "prediction_length": FUTURE, "min_context": 12}
+    return WindowStore(panel, encoding, **lengths)
+
+
 def store_of(rows: int = 600, noise: float = 0.1, seed: int = 0) -> WindowStore:
     """A daily wave with noise: the noise is what no forecast can get below."""
     hours = np.arange(rows)
     values = np.sin(2 * np.pi * hours / 24) + noise * np.random.default_rng(seed).normal(size=rows)
-    index = pd.date_range("2024", periods=rows, freq="h")
-    panel = read_panel(pd.DataFrame({"load": values}, index=index))
-    return WindowStore(panel, context_length=CONTEXT, prediction_length=FUTURE, min_context=12)
+    return windows_of({"load": values})
 
 
 def model_of(seed: int = 0, **fields: Any) -> EncoderForecaster:
@@ -183,12 +190,38 @@ def test_missing_values_are_learned_around() -> None:
     hours = np.arange(600)
     values = np.sin(2 * np.pi * hours / 24)
     values[np.random.default_rng(0).random(600) < 0.3] = np.nan
-    index = pd.date_range("2024", periods=600, freq="h")
-    panel = read_panel(pd.DataFrame({"load": values}, index=index))
-    store = WindowStore(panel, context_length=CONTEXT, prediction_length=FUTURE, min_context=12)
+    store = windows_of({"load": values})
     model = model_of(frequency_weight=0.0)
     run(model, store, max_steps=150)
     assert loss_on(model, store) < 0.2
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_covariates_and_the_calendar_are_learned_from(early_stopping: bool) -> None:
+    """Noise that a covariate explains, doubled where a category says so."""
+    draw = np.random.default_rng(0)
+    noise, doubled = draw.normal(size=600), draw.random(600) < 0.5
+    noise[100:120] = np.nan
+    columns = {
+        "load": np.nan_to_num(noise) * np.where(doubled, 2.0, 1.0) + np.arange(600) % 24 / 12,
+        "noise": noise,
+        "doubled": np.where(doubled, "yes", "no"),
+        "other": draw.normal(size=600),
+    }
+    roles = {"known_covariates": ("noise", "doubled"), "past_covariates": ("other",)}
+    store = windows_of(columns, calendar=True, **roles)
+    batch = store.gather(torch.arange(len(store)))
+    assert batch.calendar is not None
+    model = model_of(
+        past_cardinalities=(0, 0),
+        known_cardinalities=(0, 0, 0, 2),
+        num_calendar_features=batch.calendar.shape[-1],
+        frequency_weight=0.0,
+    )
+    held_back = store if early_stopping else None
+    run(model, store, max_steps=400, early_stopping=early_stopping, validation=held_back)
+    # The noise is most of a variance of 1.
+    assert loss_on(model, store) < 0.1
 
 
 @pytest.mark.parametrize("early_stopping", [False, True])

@@ -105,6 +105,11 @@ def _index(stamps: Any) -> "pd.DatetimeIndex":
     """Turn stamps into an index, and check that each is there."""
     import pandas as pd
 
+    if isinstance(stamps, pd.DataFrame):
+        raise TypeError(
+            "`stamps` must be time stamps, got a DataFrame. Give its index, or its column of "
+            "stamps."
+        )
     try:
         given = pd.Index(stamps)
         if pd.api.types.is_numeric_dtype(given):

@@ -32,7 +32,11 @@ __all__ = [
     "matrices",
 ]
 
-matrices: Registry[type[StructuredMatrix]] = Registry("structured matrix")
+matrices: Registry[type[StructuredMatrix]] = Registry(
+    "structured matrix",
+    base=StructuredMatrix,
+    hint="Register your own before a model of it is built or loaded: matrices.register.",
+)
 """The families by name; a structure of your own is registered in the same way."""
 
 matrices.register("btt", BlockTensorTrain)

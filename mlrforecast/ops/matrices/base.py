@@ -1,5 +1,6 @@
 """What every structured matrix offers: products, a dense view, and its size, rank and cost."""
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -44,7 +45,8 @@ class StructuredMatrix(ABC):
 
     It holds tensors and is no module. All its tensors begin with the same number of batch axes,
     for attention one over heads; size 1 there is shared by the whole batch. A structure is a
-    subclass with the methods that are abstract here, and is proved by a test class on
+    subclass with the methods that are abstract here, and :meth:`assemble` where its constructor
+    does not take the tensors by name; it is proved by a test class on
     :class:`mlrforecast.testing.StructuredMatrixContract`.
 
     Parameters
@@ -131,7 +133,7 @@ class StructuredMatrix(ABC):
         ValueError
             If the tensors do not fit each other, or are not those that the options ask for.
         """
-        matrix: _Built = cls._assemble(parameters, **options)
+        matrix: _Built = cls.assemble(parameters, **options)
         axes = len(matrix.batch_shape)
         found = {name: tuple(x.shape[axes:]) for name, x in parameters.items()}
         specs = cls.parameter_specs(*matrix.shape, **options)
@@ -144,10 +146,28 @@ class StructuredMatrix(ABC):
         return matrix
 
     @classmethod
-    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
-        """Call the constructor; a structure whose options are more than shapes overrides it."""
-        make: Callable[..., Any] = cls
-        return make(**parameters)
+    def assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
+        """Build the matrix for :meth:`from_parameters`, which checks the shapes afterwards.
+
+        By default the constructor is called with the tensors by name, and with those ``options``
+        that it has parameters for. Any other option can matter by the shapes of the tensors only,
+        as a rank does. A structure that needs more, or another form of the tensors, overrides
+        this method.
+
+        Parameters
+        ----------
+        parameters : mapping of str to Tensor
+            The tensors, by the names of :meth:`parameter_specs`.
+        *args
+            None; an override leaves it out or has it as it is here.
+        **options
+            Those that :meth:`parameter_specs` was given.
+
+        Returns
+        -------
+        StructuredMatrix
+        """
+        return construct(cls, parameters, options)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -169,6 +189,16 @@ class StructuredMatrix(ABC):
         """Return the matrix written out."""
         identity = torch.eye(self.shape[1], dtype=self.dtype, device=self.device)
         return self.apply(identity).transpose(-1, -2)
+
+
+def construct(
+    structure: Callable[..., Any], parameters: Mapping[str, Tensor], options: Mapping[str, Any]
+) -> Any:
+    """Call a constructor with the tensors and with the options that it has parameters for."""
+    taken = inspect.signature(structure).parameters
+    return structure(
+        **parameters, **{name: value for name, value in options.items() if name in taken}
+    )
 
 
 def check_rows(x: Tensor, name: str, width: int, batch_shape: tuple[int, ...]) -> None:

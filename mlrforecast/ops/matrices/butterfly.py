@@ -107,8 +107,20 @@ class Butterfly(Family):
         }
 
     @classmethod
-    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
-        """Order the factors from coarse to fine."""
+    def assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
+        """Order the factors from coarse to fine.
+
+        Parameters
+        ----------
+        parameters : mapping of str to Tensor
+            The tensors, by the names of :meth:`parameter_specs`.
+        *args, **options
+            As in the base; the shapes say it all.
+
+        Returns
+        -------
+        Butterfly
+        """
         return cls([take(parameters, f"factor_{digit}") for digit in range(len(parameters))])
 
 

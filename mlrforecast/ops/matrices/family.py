@@ -1,12 +1,12 @@
 """A named family of MLBTC members."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
-from mlrforecast.ops.matrices.base import ParameterSpec
+from mlrforecast.ops.matrices.base import ParameterSpec, construct
 from mlrforecast.ops.matrices.mlbtc import MLBTC
 
 __all__ = ["Family"]
@@ -54,7 +54,18 @@ class Family(MLBTC):
         """
 
     @classmethod
-    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
-        """Call the constructor of the family."""
-        make: Callable[..., Any] = cls
-        return make(**parameters)
+    def assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
+        """Call the constructor of the family, see :meth:`StructuredMatrix.assemble`.
+
+        Parameters
+        ----------
+        parameters : mapping of str to Tensor
+            The tensors, by the names of the constructor.
+        *args, **options
+            As in the base.
+
+        Returns
+        -------
+        Family
+        """
+        return construct(cls, parameters, options)

@@ -115,8 +115,20 @@ class MLBTC(StructuredMatrix):
         return _layout_specs(d_out, d_in, *args, **options)
 
     @classmethod
-    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
-        """Give each layout its factors."""
+    def assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
+        """Give each layout its factors.
+
+        Parameters
+        ----------
+        parameters : mapping of str to Tensor
+            The tensors, by the names of :meth:`parameter_specs`.
+        *args, **options
+            As in the base; ``levels`` and ``scales`` are read.
+
+        Returns
+        -------
+        MLBTC
+        """
         levels = [
             BlockLevel(
                 take(parameters, f"right_{lvl}"),

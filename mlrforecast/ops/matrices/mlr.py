@@ -130,8 +130,20 @@ class MultiLevelLowRank(Family):
         return specs
 
     @classmethod
-    def _assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
-        """Collect the levels."""
+    def assemble(cls, parameters: Mapping[str, Tensor], *args: Any, **options: Any) -> Any:
+        """Collect the levels.
+
+        Parameters
+        ----------
+        parameters : mapping of str to Tensor
+            The tensors, by the names of :meth:`parameter_specs`.
+        *args, **options
+            As in the base; ``scales`` is read.
+
+        Returns
+        -------
+        MultiLevelLowRank
+        """
         levels = range(len(parameters) // 2)
         left = [take(parameters, f"left_{lvl}") for lvl in levels]
         right = [take(parameters, f"right_{lvl}") for lvl in levels]

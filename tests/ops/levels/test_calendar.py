@@ -196,3 +196,11 @@ def test_what_is_no_time(stamps: object) -> None:
 def test_periods_are_texts(periods: object, own_errors: None) -> None:
     with pytest.raises(TypeError, match="`periods` must be"):
         calendar_block_ids(["2024-01-01"], periods)
+
+
+@pytest.mark.usefixtures("own_errors")
+def test_a_whole_frame_is_refused_with_what_to_give() -> None:
+    frame = pd.DataFrame({"load": range(3)}, index=pd.date_range("2024", periods=3, freq="h"))
+    for whole in (frame, frame.reset_index(), frame.iloc[:, :0]):
+        with pytest.raises(TypeError, match=r"`stamps` must .* got a DataFrame\. Give its index"):
+            calendar_block_ids(whole)
