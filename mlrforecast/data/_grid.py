@@ -235,7 +235,7 @@ def in_unit_of(stamps: pd.Index, freq: str | int) -> pd.Index:
 
 
 def ticks_of(stamps: pd.Index) -> np.ndarray:
-    """Return stamps as int64, in their own unit, without a copy."""
+    """Return ``stamps`` as int64, in their own unit, without a copy."""
     return np.asarray(stamps.asi8 if isinstance(stamps, pd.DatetimeIndex) else stamps.to_numpy())
 
 

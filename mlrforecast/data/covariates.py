@@ -47,7 +47,7 @@ class ColumnEncoding:
 
     @classmethod
     def fit(cls, covariate: Covariate) -> "ColumnEncoding":
-        """Learn from the values of training rows."""
+        """Learn from a ``covariate`` that holds training rows."""
         values = covariate.values
         if covariate.categories is not None:
             seen = np.unique(values[values >= 0])
@@ -65,7 +65,7 @@ class ColumnEncoding:
         )
 
     def encode(self, covariate: Covariate) -> np.ndarray:
-        """Return standardised numbers, NaN where missing, or codes, in float64.
+        """Return a ``covariate`` as standardised numbers, NaN where missing, or codes, in float64.
 
         Raises
         ------
@@ -224,7 +224,7 @@ class CovariateEncoding:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "CovariateEncoding":
-        """Undo :meth:`to_dict`.
+        """Undo :meth:`to_dict`, which gave ``fields``.
 
         Raises
         ------
@@ -255,7 +255,7 @@ def _cardinalities(encodings: tuple[ColumnEncoding, ...], *, relative: bool) -> 
 
 
 def columns_of(encodings: tuple[ColumnEncoding, ...]) -> Columns:
-    """Say which of some encoded covariates are what."""
+    """Say which of the covariates of some ``encodings`` are what."""
     numbers = [column for column in encodings if column.categories is None]
     return Columns(
         numeric=np.array([column.categories is None for column in encodings], dtype=bool),

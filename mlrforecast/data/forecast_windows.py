@@ -92,7 +92,7 @@ class ForecastWindows:
         return len(self.series)
 
     def gather(self, windows: slice) -> ForecastInput:
-        """Copy some windows into a batch, scaled in float64 before they become float32."""
+        """Copy a slice of ``windows`` into a batch, scaled in float64 before they are float32."""
         contexts = self.contexts(windows)
         scaled = scale_windows(contexts, self.scaling)
         missing = np.isnan(contexts)
@@ -107,11 +107,11 @@ class ForecastWindows:
         return ForecastInput(batch, scaled.loc, scaled.scale, observed)
 
     def contexts(self, windows: slice) -> Float[np.ndarray, "B T C"]:
-        """Copy the contexts of some windows; NaN before the first row of a series."""
+        """Copy the contexts of a slice of ``windows``; NaN before the first row of a series."""
         return self._values(windows, np.arange(-self.context_length, 0))
 
     def actual(self, windows: slice) -> Float[np.ndarray, "B F C"]:
-        """Copy what follows the contexts of some windows; NaN after the last row of a series."""
+        """Copy what follows a slice of ``windows``; NaN after the last row of a series."""
         return self._values(windows, np.arange(self.prediction_length))
 
     def _values(self, windows: slice, steps: np.ndarray) -> np.ndarray:

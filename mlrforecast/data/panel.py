@@ -67,7 +67,7 @@ class Covariate:
     categories: tuple[str, ...] | None = None
 
     def take(self, rows: np.ndarray | slice) -> "Covariate":
-        """Return the covariate of some rows."""
+        """Return the covariate of some ``rows``."""
         return Covariate(self.name, self.values[rows], self.categories)
 
 
@@ -88,7 +88,7 @@ class Series:
 
 
 def name_at(labels: pd.Index, number: int) -> Hashable:
-    """Return one label as the Python value that its owner would write."""
+    """Return label ``number`` of ``labels`` as the Python value that its owner would write."""
     return labels[number : number + 1].tolist()[0]  # type: ignore[no-any-return]
 
 
@@ -149,18 +149,18 @@ class Panel:
         return int(self.values.shape[1])
 
     def series(self, number: int) -> Series:
-        """Return views of one series."""
+        """Return views of series ``number``."""
         rows = slice(self.bounds[number], self.bounds[number + 1])
         return Series(self.index[rows], self.values[rows])
 
     def owner(self, number: int) -> str:
-        """Name all rows of a series the way their owner would, for messages."""
+        """Name all rows of series ``number`` the way their owner would, for messages."""
         if self.layout.form == "long":
             return f"series {name_at(self.labels, number)!r}"
         return {"series": "the series", "array": "the array"}.get(self.layout.form, "the frame")
 
     def label(self, number: int, channel: int) -> str:
-        """Name one channel of a series the way its owner would, for messages."""
+        """Name a ``channel`` of series ``number`` the way its owner would, for messages."""
         if self.layout.form == "long" or self.layout.form == "series":
             return self.owner(number)
         return f"column {name_at(self.labels, channel)!r}"
@@ -191,7 +191,7 @@ class Panel:
         return self.crop(np.maximum(lengths - rows, 0), lengths)
 
     def select(self, numbers: np.ndarray) -> "Panel":
-        """Return a copy of some series of a long panel, in the order given."""
+        """Return a copy of the series of a long panel with some ``numbers``, in their order."""
         counts = self.lengths[numbers]
         bounds = np.concatenate([[0], np.cumsum(counts)])
         rows = np.arange(bounds[-1]) + np.repeat(self.bounds[numbers] - bounds[:-1], counts)

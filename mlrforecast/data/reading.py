@@ -189,7 +189,7 @@ def read_rows(frame: object, schema: FrameSchema, *, argument: str, targets: boo
 
 
 def sort_rows(rows: Rows) -> Rows:
-    """Return rows sorted by series and time; sorted ones are returned as they are."""
+    """Return ``rows`` sorted by series and time; sorted ones are returned as they are."""
     ticks = ticks_of(rows.stamps)
     if rows.layout.form == "long":
         later = np.diff(ticks) >= 0
@@ -213,7 +213,7 @@ def sort_rows(rows: Rows) -> Rows:
 
 
 def bounds_of(codes: np.ndarray) -> np.ndarray:
-    """Return the first row of each series, and the number of rows, of sorted codes."""
+    """Return the first row of each series, and the number of rows, of sorted ``codes``."""
     changes = np.flatnonzero(np.diff(codes)) + 1
     return np.concatenate([[0], changes, [len(codes)]]).astype(np.int64)
 

@@ -85,7 +85,7 @@ def write_forecast(
 
 
 def has_index(layout: Layout) -> bool:
-    """Tell whether what held a frame numbers its rows by an index, which may hold time.
+    """Tell whether what held a frame of a ``layout`` has an index, which may hold time.
 
     Examples
     --------

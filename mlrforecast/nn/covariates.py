@@ -250,7 +250,7 @@ class CalendarEffect(nn.Module):
         return effect.squeeze(-1)
 
     def cost(self, length: int, convention: Convention) -> Cost:
-        """Count the multiply-adds for one channel of ``length`` steps to forecast."""
+        """Count the multiply-adds for one channel of ``length`` steps, by any ``convention``."""
         from_data = length * (self.step.weight.numel() + self.direct.weight.numel())
         inner = self.window.weight.numel() + length * self.out.weight.numel()
         return Cost(linear=from_data + inner, from_data=from_data)
