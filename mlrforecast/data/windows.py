@@ -140,7 +140,7 @@ class WindowStore:
 def split_windows(
     windows: Float[Tensor, "B T C"], context_length: int, *, missing: bool
 ) -> ForecastBatch:
-    """Cut ``windows`` after ``context_length`` steps; if any are ``missing``, NaN becomes a mask."""
+    """Cut ``windows`` after ``context_length`` steps; where ``missing``, NaN becomes a mask."""
     past, future = windows[:, :context_length], windows[:, context_length:]
     if not missing:
         return ForecastBatch(past, future)
