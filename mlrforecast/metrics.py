@@ -364,11 +364,11 @@ def _scales(scale: ArrayLike, shape: tuple[int, ...]) -> Values:
 def _report_unusable(unusable: int, series: int) -> None:
     if unusable == series:
         raise ValueError(
-            f"`scale` must be positive somewhere, got zero or NaN for all {series} series: their "
+            f"`scale` must be positive somewhere, got zero or NaN for all {series} windows: their "
             "past is constant or missing, so the scaled error is undefined."
         )
     warnings.warn(
-        f"{unusable} of {series} series are left out of MASE: their scale is zero or NaN "
+        f"{unusable} of {series} windows are left out of MASE: their scale is zero or NaN "
         "(constant or missing past).",
         UserWarning,
         stacklevel=3,

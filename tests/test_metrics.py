@@ -128,7 +128,7 @@ def test_a_past_without_pairs_has_no_scale():
 def test_series_without_a_scale_are_left_out_and_counted():
     actual = np.ones((1, 2, 3))
     forecast = np.array([[[2.0, 9.0, 9.0], [2.0, 9.0, 9.0]]])
-    with pytest.warns(UserWarning, match="2 of 3 series are left out of MASE"):
+    with pytest.warns(UserWarning, match="2 of 3 windows are left out of MASE"):
         assert metrics.mase(actual, forecast, [[0.5, 0.0, np.nan]]) == 2.0
     with pytest.raises(ValueError, match="`scale` must be positive somewhere"):
         metrics.mase(actual, forecast, [[0.0, 0.0, np.nan]])
@@ -137,7 +137,7 @@ def test_series_without_a_scale_are_left_out_and_counted():
 def test_series_with_a_scale_but_no_actual_raise():
     actual = np.array([[[np.nan, 1.0]]])
     with (
-        pytest.warns(UserWarning, match="1 of 2 series"),
+        pytest.warns(UserWarning, match="1 of 2 windows"),
         pytest.raises(ValueError, match="whose scale is usable"),
     ):
         metrics.mase(actual, np.ones((1, 1, 2)), [[1.0, 0.0]])

@@ -64,9 +64,19 @@ def check_duplicates(stamps: pd.Index, bounds: np.ndarray, owner: Callable[[int]
     times = int(np.count_nonzero(run == stamps[row]))
     raise DataError(
         f"Time stamps must be unique, but {owner(number)} has {stamps[row]} {times} times "
-        f"(rows too many in all: {np.count_nonzero(same)}). Pass resample='mean' (or 'sum', "
-        "'last', ...) to put the rows of a step together, or drop some of them, e.g. with "
-        f"frame.drop_duplicates.{_of_autumn(stamps[:-1][same])}"
+        f"(rows too many in all: {np.count_nonzero(same)}). {_of_many(same, len(bounds) - 1)}Pass "
+        "resample='mean' (or 'sum', 'last', ...) to put the rows of a step together, or drop some "
+        f"of them, e.g. with frame.drop_duplicates.{_of_autumn(stamps[:-1][same])}"
+    )
+
+
+def _of_many(same: np.ndarray, num_series: int) -> str:
+    """Say that the column of the series may not have been named, if so many rows are doubles."""
+    if num_series > 1 or np.count_nonzero(same) < 0.3 * len(same):
+        return ""
+    return (
+        "If rows of several series stand in the frame, name the column that tells them apart: "
+        "id_column=.... Otherwise: "
     )
 
 

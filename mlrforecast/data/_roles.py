@@ -17,6 +17,8 @@ ITEM_NAMES = ("item_id", "unique_id")
 TIME_NAMES = ("timestamp", "ds")
 TARGET_NAMES = ("target", "y")
 
+_CALLED_TIME = {"time", "date", "year", "quarter", "month", "week", "day", "hour", "period", "step"}
+
 _SHOWN = 8
 
 Values = pd.Series | pd.Index
@@ -302,7 +304,21 @@ class _Finder:
                     "a wide frame are forecast unless target=... names some. Convert it, e.g. with "
                     "pd.to_numeric or .astype(float), name it as a covariate, or leave it out."
                 )
+            self._refuse_time_as_target(name)
         return left
+
+    def _refuse_time_as_target(self, name: Hashable) -> None:
+        """Refuse a column that is called as time is, and counts, where time is the row number."""
+        if not isinstance(self.frame.index, pd.RangeIndex) or str(name).lower() not in _CALLED_TIME:
+            return
+        if "timestamp_column" in self.roles.values():
+            return
+        steps = self.column(name).diff().iloc[1:]
+        if len(steps) and steps.iloc[0] > 0 and bool((steps == steps.iloc[0]).all()):
+            raise DataError(
+                f"Column {name!r} of `{self.argument}` counts like time, and would be forecast. "
+                f"Say timestamp_column={name!r}, or name what is to be forecast with target=...."
+            )
 
     def _no_time(self, long: bool) -> str:
         form = "long" if long else "wide"

@@ -21,6 +21,9 @@ _HALF_DAY = re.compile(r"(\s*)[ap]m\s*$", re.IGNORECASE)
 _OFFSET = r"(Z|[+-]\d{2}:?\d{2})\s*$"
 
 
+_EARLIEST, _LATEST = 1900_01_01, 2100_12_31
+
+
 class Stamps(NamedTuple):
     """Time of each row, and the step of the periods that it was read from, if it was."""
 
@@ -117,11 +120,24 @@ def _step_of_periods(freq: pd.offsets.BaseOffset) -> str:
     return name if freq.n == 1 else f"{freq.n}{name}"
 
 
+def _refuse_dates(index: pd.Index, owner: str) -> None:
+    """Refuse integers such as 20240131, which do not count steps."""
+    if not (index.min() >= _EARLIEST and index.max() <= _LATEST):
+        return
+    read = pd.to_datetime(index.astype(str), format="%Y%m%d", errors="coerce")
+    if not read.hasnans:
+        raise DataError(
+            f"{owner} holds integers that are dates, such as {index[0]}, and not a count of steps. "
+            "Convert them, e.g. with pd.to_datetime(..., format='%Y%m%d')."
+        )
+
+
 def _of_integers(index: pd.Index, owner: str) -> pd.Index:
     """Return integers as they are; refuse what is no time at all."""
     if dtypes.is_integer_dtype(index.dtype):
         if int(index.max()) > np.iinfo(np.int64).max:
             raise DataError(f"{owner} holds {index.max()}, which is beyond 64-bit integers.")
+        _refuse_dates(index, owner)
         return pd.Index(index.to_numpy(dtype=np.int64))
     what = (
         "numbers"

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mlrforecast._core.errors import DataError
 from mlrforecast.data import FrameSchema, read_panel
 from tests.data.frames import long, refused, wide
 
@@ -82,3 +83,30 @@ def test_gaps_of_integer_time_are_named() -> None:
     refused(frame, "gap", "2 is followed by 4")
     panel = read_panel(frame, FrameSchema(fill="missing"))
     np.testing.assert_array_equal(panel.values[:, 0], [0, 1, 2, np.nan, 3, 4])
+
+
+def test_a_panel_without_its_items_is_not_told_to_join_its_series() -> None:
+    frame = long("a", "b").rename(columns={"item_id": "shop"})
+    refused(frame, "id_column=", target="target")
+    doubled = pd.concat([wide(9), wide(9).iloc[-1:]])
+    with pytest.raises(DataError) as caught:
+        read_panel(doubled)
+    assert "id_column" not in str(caught.value)
+
+
+def test_integers_that_are_dates_are_no_count() -> None:
+    days = pd.date_range("2024-01-20", periods=60).strftime("%Y%m%d").astype(int)
+    frame = pd.DataFrame({"ds": days, "y": np.arange(60.0)})
+    refused(frame, "20240120", "%Y%m%d")
+    counted = read_panel(pd.DataFrame({"ds": 20_000_100 + np.arange(60), "y": np.arange(60.0)}))
+    assert counted.freq == 1
+
+
+def test_a_column_that_counts_the_years_is_no_target() -> None:
+    frame = pd.DataFrame({"year": range(1950, 1990), "gdp": np.ones(40)})
+    refused(frame, "'year'", "timestamp_column=")
+    assert list(read_panel(frame, FrameSchema(target=("year",))).labels) == ["year"]
+    panel = read_panel(frame, FrameSchema(timestamp_column="year"))
+    assert (panel.freq, list(panel.labels), panel.index[0]) == (1, ["gdp"], 1950)
+    frame["year"] = [*range(39), 50]
+    assert list(read_panel(frame).labels) == ["year", "gdp"]
