@@ -70,7 +70,11 @@ def _of_library(given: object, argument: str) -> tuple[pd.DataFrame, Layout]:
 
 def _no_frame(given: object, read: object, argument: str) -> str:
     """Say that an argument is no frame, and how it becomes one."""
-    hint = " It becomes one with .to_frame()." if isinstance(read, nw.Series) else ""
+    hint = ""
+    if isinstance(read, nw.Series):
+        hint = " It becomes one with .to_frame()."
+    elif type(given).__module__.startswith("scipy.sparse"):
+        hint = " Sparse arrays are not supported: it becomes a dense one with .toarray()."
     return (
         f"`{argument}` must be a DataFrame (of pandas, polars, pyarrow or another library that "
         f"narwhals reads), a pandas Series or a numpy array, got {type(given).__name__}.{hint}"

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -361,6 +362,11 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         )
         self._note_features(_parameters.names_of_columns(X))
         return self
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def check_parameters(self) -> None:
         """Check all about the parameters that can be checked without data; ``fit`` does it first.

@@ -104,7 +104,10 @@ class PointHead(nn.Module):
         loss = _masked_mean(error.abs().pow(self.power), observed)
         if self.frequency_weight == 0:
             return loss
-        spectrum = torch.fft.rfft(error, norm="ortho").abs().pow(self.power).mean()
+        waves = torch.fft.rfft(error, norm="ortho")
+        # Where it is not zero but below all normal numbers, its size has NaN for a gradient.
+        waves = waves.where(waves.abs() > torch.finfo(error.dtype).tiny, 0.0)
+        spectrum = waves.abs().pow(self.power).mean()
         return torch.lerp(loss, spectrum, self.frequency_weight)
 
 

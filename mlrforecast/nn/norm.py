@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mlrforecast.data.scaling import NORMAL_IQR, SCALINGS, Scaling
+from mlrforecast.data.scaling import LEAST_IQR, NORMAL_IQR, SCALINGS, Scaling
 
 
 class Normalised(NamedTuple):
@@ -89,7 +89,9 @@ def instance_normalise(
     if scaling == "robust":
         lower, centre, upper = _quartiles(centred, observed)
         distance = (upper - lower) / NORMAL_IQR
-        scale = distance.where(distance > 0, scale)
+        largest = around.abs().amax(dim=1, keepdim=True)
+        # Beside a tiny distance of the quartiles, an outlier would be too large for float32.
+        scale = distance.where(distance > LEAST_IQR * largest, scale)
         around = (centred - centre) * observed
     return Normalised(around / scale.where(scale > 0, 1.0), level + centre, scale)
 

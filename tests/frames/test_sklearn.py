@@ -44,16 +44,12 @@ EXPECTED_FAILURES = {
     "check_complex_data": "complex numbers are refused, in words of our own",
     "check_dtype_object": "numbers in object columns are refused: they are not converted unasked",
     "check_estimators_empty_data_messages": "an empty frame is refused, in words of our own",
-    "check_estimators_nan_inf": "missing values are allowed; only infinite ones are refused",
     "check_fit1d": "an array with one axis is one series",
     "check_fit2d_1sample": "a single row is refused, in words of our own",
     "check_fit2d_predict1d": "an array with one axis is one series",
     "check_methods_sample_order_invariance": "rows are steps in time: their order is the data",
     "check_methods_subset_invariance": "a forecast has its own rows, not one for each of X",
     "check_n_features_in_after_fitting": "columns are series, and new ones can be forecast",
-    "check_estimator_sparse_array": "sparse arrays are refused, in words of our own",
-    "check_estimator_sparse_matrix": "sparse arrays are refused, in words of our own",
-    "check_estimator_sparse_tag": "sparse arrays are refused, in words of our own",
 }
 
 Check = Callable[[Any], None]
