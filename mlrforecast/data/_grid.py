@@ -7,7 +7,7 @@ series lie ``step`` numbers apart and share one phase; of a multiple of a freque
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,7 @@ class Places(NamedTuple):
     on: np.ndarray
 
 
+@runtime_checkable
 class Grid(Protocol):
     """Moments of one frequency."""
 

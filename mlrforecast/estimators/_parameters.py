@@ -136,8 +136,11 @@ def to_schema(parameters: dict[str, Any]) -> FrameSchema:
 
 
 def check_without_data(parameters: dict[str, Any]) -> None:
-    """Build what the parameters describe, for series that are long enough for any context."""
-    longest = parameters["prediction_length"] + 4 * _rules.MAX_CONTEXT
+    """Build what the parameters describe, for series that give as many tokens as any can."""
+    derived = parameters["context_length"] is None and parameters["patch_length"] is None
+    # Patches begin to grow from twice as many tokens on; longer series give fewer.
+    context = 2 * _rules.NUM_TOKENS - 1 if derived else _rules.MAX_CONTEXT
+    longest = parameters["prediction_length"] + 4 * context
     config = to_config(parameters, longest, CovariateEncoding())
     model = _rules.build_skeleton(config, parameters["backbone"])
     _rules.check_parametrization(model, parameters["parametrization"])

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
-from mlrforecast.nn import Encoder, LearnedPositions, attentions, option_names
-from mlrforecast.nn.block import COMMON_OPTIONS
+from mlrforecast.nn import Encoder, LearnedPositions, attentions
+from mlrforecast.nn.attention.score import option_hint
+from mlrforecast.nn.block import layer_options
 
 Positions: TypeAlias = Literal["learned", "rotary", "none"]
 
@@ -82,10 +83,9 @@ class EncoderFields(ModelConfig):
             self._set("hidden_width", count("hidden_width", self.hidden_width))
         self._set("attention", attention_names(self.attention, self.num_layers))
         if self.ranks is not None:
-            self._set("ranks", tuple(count("ranks", rank) for rank in self.ranks))
+            self._set("ranks", counts("ranks", self.ranks))
         if self.block_sizes is not None:
-            sizes = (None if n is None else count("block_sizes", n) for n in self.block_sizes)
-            self._set("block_sizes", tuple(sizes))
+            self._set("block_sizes", counts("block_sizes", self.block_sizes, open_ended=True))
         if self.attention_options is not None:
             self._set("attention_options", options(self.attention_options, self.flat_options))
         choice("positions", self.positions, get_args(Positions))
@@ -96,17 +96,29 @@ class EncoderFields(ModelConfig):
         """Check that every option has a layer whose score takes it."""
         attention = self.attention
         used = {attention} if isinstance(attention, str) else set(attention)
-        known = {*COMMON_OPTIONS, *(o for name in used for o in option_names(attentions[name]))}
+        known = {option for name in used for option in layer_options(name)}
         for option in self.options_of_attention(1):
             if option in known:
                 continue
             where = "" if option in self.flat_options else "`attention_options`: "
-            owners = [name for name in attentions if option in option_names(attentions[name])]
-            hint = f"; attention={' or '.join(map(repr, owners))} has it" if owners else ""
             raise ValueError(
-                f"{where}attention={attention!r} has no option `{option}`{hint}. Its options are "
+                f"{where}attention={attention!r} has no option `{option}`"
+                f"{option_hint(option, used)}. Its options are "
                 f"{', '.join(sorted(known - set(_SET_BY_MODEL)))}."
             )
+
+    def _check_reach(self, length: int) -> None:
+        """Check that blocks and windows are not longer than all ``length`` tokens together."""
+        sizes = enumerate(self.block_sizes or ())
+        given = [(f"block_sizes[{lvl}]", size, "at most", length) for lvl, size in sizes]
+        window = (self.attention_options or {}).get("window")
+        for name, value, rule, longest in (*given, ("window", window, "less than", length - 1)):
+            if isinstance(value, int) and value > longest:
+                raise ValueError(
+                    f"`{name}` must be {rule} the {length} tokens of a sequence, got {value}: what "
+                    "is longer leaves nothing out, and would silently be another score. A token "
+                    "of a forecaster is a patch of `patch_length` steps."
+                )
 
     def options_of_attention(self, context_length: int) -> dict[str, Any]:
         """Return the keyword arguments of every attention layer, for sequences of that length."""
@@ -123,7 +135,14 @@ class EncoderFields(ModelConfig):
         return LearnedPositions(length, self.width) if self.positions == "learned" else None
 
     def build_encoder(self, *, context_length: int, causal: bool, bias: bool = True) -> Encoder:
-        """Return the encoder, for sequences of ``context_length`` tokens."""
+        """Return the encoder, for sequences of ``context_length`` tokens.
+
+        Raises
+        ------
+        ValueError
+            If a block or a window would be longer than such a sequence.
+        """
+        self._check_reach(context_length)
         return Encoder(
             self.width,
             self.num_heads,
@@ -141,31 +160,48 @@ class EncoderFields(ModelConfig):
 class CausalFields(EncoderFields):
     """The same for a causal model, whose norms and biases are fields too."""
 
-    qk_norm: bool = True
+    qk_norm: bool | None = None
     bias: bool = False
 
     flat_options: ClassVar[tuple[str, ...]] = ("ranks", "block_sizes", "qk_norm")
 
     def __post_init__(self) -> None:
-        for name in ("qk_norm", "bias"):
-            switch(name, getattr(self, name))
+        if self.qk_norm is not None:
+            switch("qk_norm", self.qk_norm)
+        switch("bias", self.bias)
         super().__post_init__()
 
+    def _check_options(self) -> None:
+        """Say what an open ``qk_norm`` means, and check the options with it."""
+        names = (self.attention,) if isinstance(self.attention, str) else self.attention
+        if any(attentions[name].takes_qk_norm for name in names):
+            self._set("qk_norm", self.qk_norm is not False)
+        elif not self.qk_norm:
+            self._set("qk_norm", None)
+        super()._check_options()
 
-def count(name: str, value: Any, *, least: int = 1) -> int:
-    """Return a value as an int of at least ``least``."""
+
+def count(name: str, value: Any, *, least: int = 1, place: str = "") -> int:
+    """Return a value as an int of at least ``least``; an error says its ``place``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
+        raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}{place}.")
     if int(value) >= 2**62:
-        raise ValueError(f"`{name}` must be less than 2**62, got {value}.")
+        raise ValueError(f"`{name}` must be less than 2**62, got {value}{place}.")
     return int(value)
 
 
-def cardinalities(name: str, value: Any) -> tuple[int, ...]:
-    """Return how many categories each column has, 0 for a column of numbers."""
-    if not isinstance(value, list | tuple | np.ndarray):
-        raise TypeError(f"`{name}` must be a sequence of integers, got a {type(value).__name__}.")
-    return tuple(count(name, size, least=0) for size in value)
+def counts(
+    name: str, values: Any, *, least: int = 1, open_ended: bool = False
+) -> tuple[int | None, ...]:
+    """Return a sequence of ints of at least ``least``, or of None too if ``open_ended``."""
+    if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
+        raise TypeError(f"`{name}` must be a sequence of integers, got a {type(values).__name__}.")
+    return tuple(
+        None
+        if value is None and open_ended
+        else count(name, value, least=least, place=f" at index {at}")
+        for at, value in enumerate(values)
+    )
 
 
 def share(name: str, value: Any, *, closed: bool = False) -> float:
@@ -197,7 +233,11 @@ def attention_names(attention: Any, num_layers: int) -> str | tuple[str, ...]:
         )
     names = (attention,) if isinstance(attention, str) else tuple(attention)
     for name in names:
-        choice("attention", name, attentions)
+        if name not in tuple(attentions):
+            raise ValueError(
+                f"`attention` must be one of {', '.join(attentions)}, got {name!r}. "
+                f"{attentions.hint}"
+            )
     if not names:
         raise ValueError("`attention` must name at least one score, got an empty sequence.")
     if len(names) > num_layers:

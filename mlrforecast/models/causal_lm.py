@@ -45,8 +45,9 @@ class CausalLMConfig(CausalFields):
         "inverse_rank", "divide_by_shared_levels": True}``.
     positions : {"learned", "rotary", "none"}
         How a token knows its place. Learned positions end at ``context_length``.
-    qk_norm : bool
-        Whether queries and keys are normalised.
+    qk_norm : bool, optional
+        Whether queries and keys are normalised. Default: they are, where a block's score has that
+        switch (``"bilinear"`` and ``"bilinear_btt"`` have the option ``key_norm`` instead).
     bias : bool
         Whether linear maps and norms have biases; the head has none.
     dropout : float
@@ -77,7 +78,7 @@ class CausalLMConfig(CausalFields):
     block_sizes: tuple[int | None, ...] | None = None
     attention_options: dict[str, Any] | None = None
     positions: Positions = "learned"
-    qk_norm: bool = True
+    qk_norm: bool | None = None
     bias: bool = False
     dropout: float = 0.0
 
@@ -121,6 +122,11 @@ class CausalLM(nn.Module):
 
     def __init__(self, config: CausalLMConfig) -> None:
         super().__init__()
+        if not isinstance(config, CausalLMConfig):
+            raise TypeError(
+                f"`config` must be a CausalLMConfig, got a {type(config).__name__}. "
+                "CausalLMConfig.from_dict makes one of a mapping."
+            )
         self.config = config
         self.embedding = nn.Embedding(config.vocabulary_size, config.width)
         nn.init.normal_(self.embedding.weight, std=0.02)
@@ -183,6 +189,11 @@ class CausalLM(nn.Module):
         _check_key_mask(key_mask, tokens)
         start = 0
         if cache is not None:
+            if not isinstance(cache, ModelCache):
+                raise TypeError(
+                    f"`cache` must be a ModelCache, got a {type(cache).__name__}: make one with "
+                    "new_cache()."
+                )
             cache.check(self.encoder, len(tokens))
             start = cache.length
         x = self.embedding(tokens.long())

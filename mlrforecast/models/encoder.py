@@ -13,9 +13,9 @@ from mlrforecast.data.scaling import Scaling
 from mlrforecast.models._config import (
     EncoderFields,
     Positions,
-    cardinalities,
     choice,
     count,
+    counts,
     share,
 )
 from mlrforecast.models._encoder_inputs import check_columns, check_past
@@ -129,7 +129,7 @@ class EncoderConfig(EncoderFields):
         choice("loss", self.loss, get_args(Loss))
         choice("scaling", self.scaling, get_args(Scaling))
         for name in _CARDINALITIES:
-            self._set(name, cardinalities(name, getattr(self, name)))
+            self._set(name, counts(name, getattr(self, name), least=0))
         features = count("num_calendar_features", self.num_calendar_features, least=0)
         self._set("num_calendar_features", features)
         self._check_quantile_levels()

@@ -41,8 +41,9 @@ class RegressorConfig(CausalFields):
         Further keyword arguments of :class:`mlrforecast.nn.StructuredAttention`.
     positions : {"learned", "rotary", "none"}
         How a token knows its place. Learned positions end at ``num_points``.
-    qk_norm : bool
-        Whether queries and keys are normalised.
+    qk_norm : bool, optional
+        Whether queries and keys are normalised. Default: they are, where a block's score has that
+        switch (``"bilinear"`` and ``"bilinear_btt"`` have the option ``key_norm`` instead).
     bias : bool
         Whether linear maps and norms have biases; the read-in and the read-out have none.
     dropout : float
@@ -72,7 +73,7 @@ class RegressorConfig(CausalFields):
     block_sizes: tuple[int | None, ...] | None = None
     attention_options: dict[str, Any] | None = None
     positions: Positions = "learned"
-    qk_norm: bool = True
+    qk_norm: bool | None = None
     bias: bool = False
     dropout: float = 0.0
 
@@ -121,6 +122,11 @@ class Regressor(nn.Module):
 
     def __init__(self, config: RegressorConfig) -> None:
         super().__init__()
+        if not isinstance(config, RegressorConfig):
+            raise TypeError(
+                f"`config` must be a RegressorConfig, got a {type(config).__name__}. "
+                "RegressorConfig.from_dict makes one of a mapping."
+            )
         self.config = config
         default = 2 * config.num_dims
         self.max_points = default if config.num_points is None else config.num_points

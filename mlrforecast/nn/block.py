@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from mlrforecast.nn.attention import LayerCache, StructuredAttention, attentions, option_names
+from mlrforecast.nn.attention.score import option_hint
 from mlrforecast.nn.linear import OutputLinear
 
 __all__ = ["Encoder", "EncoderBlock", "attention_of_layers"]
@@ -17,10 +18,16 @@ COMMON_OPTIONS = (
     "context_length",
     "head_width",
     "num_kv_heads",
-    "qk_norm",
     "rotary",
 )
 """Options that a layer takes whatever its score."""
+
+
+def layer_options(attention: str) -> tuple[str, ...]:
+    """Return the options that a layer with the score of that name takes."""
+    score = attentions[attention]
+    switch = ("qk_norm",) if score.takes_qk_norm else ()
+    return (*COMMON_OPTIONS, *switch, *option_names(score))
 
 
 def attention_of_layers(
@@ -62,13 +69,14 @@ def attention_of_layers(
     options = dict(options or {})
     if not pattern:
         raise ValueError("`attention` must name at least one score, got an empty sequence.")
-    known = {name: {*COMMON_OPTIONS, *option_names(attentions[name])} for name in pattern}
+    known = {name: layer_options(name) for name in pattern}
     used = list(islice(cycle(pattern), num_layers))
     for name in options:
         if not any(name in known[score] for score in used):
-            available = ", ".join(sorted(set.union(*(known[score] for score in used))))
+            available = ", ".join(sorted({option for score in used for option in known[score]}))
             raise ValueError(
-                f"attention={attention!r} has no option `{name}`. Its options are {available}."
+                f"attention={attention!r} has no option `{name}`{option_hint(name, used)}. Its "
+                f"options are {available}."
             )
     return [
         {"attention": score, **{k: v for k, v in options.items() if k in known[score]}}
@@ -240,6 +248,11 @@ class Encoder(nn.Module):
         Tensor of shape (B, N, D)
             Encoded tokens.
         """
+        if cache is not None and not isinstance(cache, Sequence):
+            raise TypeError(
+                f"`cache` must be a sequence with one LayerCache for each block, got a "
+                f"{type(cache).__name__}: make one with new_cache()."
+            )
         caches = [None] * len(self.blocks) if cache is None else cache
         if len(caches) != len(self.blocks):
             raise ValueError(

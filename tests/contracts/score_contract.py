@@ -57,6 +57,8 @@ class ScoreContract:
 
     def layer(self, *, dtype: torch.dtype = torch.float64, **changes: Any) -> StructuredAttention:
         settings = {"attention": self.name, "bias": False, **self.options, **changes}
+        if not attentions[self.name].takes_qk_norm:
+            settings.pop("qk_norm", None)
         layer = StructuredAttention(WIDTH, NUM_HEADS, **settings).double()
         fill(layer)
         return layer.to(dtype).eval()
@@ -139,6 +141,16 @@ class ScoreContract:
         layer = self.layer()
         x = draw(3, NUM_STEPS, WIDTH)
         close(layer(x)[order], layer(x[order]))
+
+    def test_a_switch_that_the_score_does_not_read_is_refused(self) -> None:
+        options = {"attention": self.name, "qk_norm": True, **self.options}
+        if attentions[self.name].takes_qk_norm:
+            layer = StructuredAttention(WIDTH, NUM_HEADS, **options)
+            plain = StructuredAttention(WIDTH, NUM_HEADS, **{**options, "qk_norm": False})
+            assert layer.state_dict().keys() > plain.state_dict().keys()
+        else:
+            with pytest.raises(ValueError, match=r"has no option `qk_norm`; .*by `key_norm`"):
+                StructuredAttention(WIDTH, NUM_HEADS, **options)
 
     # Heads.
 

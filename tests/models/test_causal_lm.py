@@ -300,7 +300,11 @@ def test_wrong_targets() -> None:
         ({"attention": "mrl"}, ValueError, "`attention` must be one of .*mlr.*, got 'mrl'"),
         ({"attention": ("mlr", "x")}, ValueError, "`attention` must be one of .*, got 'x'"),
         ({"attention": ()}, ValueError, "`attention` must name at least one score"),
-        ({"ranks": (4, 0)}, ValueError, "`ranks` must be an integer of at least 1, got 0"),
+        (
+            {"ranks": (4, 0)},
+            ValueError,
+            "`ranks` must be an integer of at least 1, got 0 at index 1",
+        ),
         ({"ranks": (4, None)}, ValueError, "`ranks` must be an integer of at least 1, got None"),
         ({"positions": "sine"}, ValueError, "`positions` must be one of learned, rotary, none"),
         ({"qk_norm": 1}, TypeError, "`qk_norm` must be True or False, got 1"),

@@ -89,13 +89,16 @@ def tiny(attention: Any, width: int = 12, *, causal: bool = True, **options: Any
         given = FIELDS[attention]
         options = {**given.get("attention_options", {}), **options}
         options |= {"ranks": given["ranks"]} if "ranks" in given else {}
+    names = [attention] if isinstance(attention, str) else attention
+    if any(attentions[name].takes_qk_norm for name in names):
+        options = {"qk_norm": True, **options}
     return Encoder(
         width,
         3,
         num_layers=2 if isinstance(attention, str) else len(attention),
         hidden_width=20,
         attention=attention,
-        attention_options={"qk_norm": True, **options},
+        attention_options=options,
         causal=causal,
     )
 

@@ -66,8 +66,7 @@ def test_the_published_model(shared_file: Callable[[str], Path]) -> None:
         num_heads=meta["H"],
         num_layers=meta["n_layer"],
         attention="bilinear_btt",
-        attention_options={"tensor_rank": meta["tt_rank"]},
-        qk_norm=meta["qk_layernorm"],
+        attention_options={"tensor_rank": meta["tt_rank"], "key_norm": meta["qk_layernorm"]},
     )
     model = Regressor(config).double()
     assert 2 * model.max_points == meta["block_size"]

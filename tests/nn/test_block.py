@@ -69,7 +69,7 @@ def test_a_pattern_of_scores_is_repeated_over_the_blocks() -> None:
     [
         ((), {}, "`attention` must name at least one score"),
         (("mlr", "strandard"), {}, "Unknown attention 'strandard'"),
-        (("mlr", "standard"), {"window": 3}, "has no option `window`. Its options are .*ranks"),
+        (("mlr", "standard"), {"window": 3}, "has no option `window`; .* Its options are .*ranks"),
         ("standard", {"attention": "mlr"}, "has no option `attention`"),
         # The third score is one that two layers never reach.
         (("standard", "mlr", "sliding_window"), {"window": 3}, "has no option `window`"),

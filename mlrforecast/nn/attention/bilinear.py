@@ -35,7 +35,7 @@ class BilinearScore(Score):
     Parameters
     ----------
     heads : Heads
-        Sizes and switches of the layer; ``qk_norm`` is not read, see ``key_norm``.
+        Sizes and switches of the layer; there is no ``qk_norm``, see ``key_norm``.
     structure : str
         Name of a structured matrix, see ``mlrforecast.ops.matrices``.
     structure_options : mapping of str to object, optional
@@ -231,6 +231,7 @@ class BilinearMLRScore(Score):
     """
 
     positional: ClassVar[bool] = False
+    takes_qk_norm: ClassVar[bool] = True
 
     def __init__(
         self,

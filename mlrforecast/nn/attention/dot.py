@@ -46,6 +46,7 @@ class DotScore(Score):
     """
 
     positional: ClassVar[bool] = False
+    takes_qk_norm: ClassVar[bool] = True
 
     def __init__(self, heads: Heads, *, qk_width: int | None = None) -> None:
         super().__init__(heads)

@@ -13,6 +13,7 @@ from mlrforecast.nn.attention.score import (
     attentions,
     check_count,
     check_integer,
+    option_hint,
     option_names,
 )
 from mlrforecast.nn.linear import OutputLinear
@@ -45,7 +46,8 @@ class StructuredAttention(nn.Module):
     bias : bool
         Whether linear maps and norms have biases.
     qk_norm : bool
-        Whether queries and keys are normalised by a LayerNorm.
+        Whether queries and keys are normalised by a LayerNorm; ``"bilinear"`` and
+        ``"bilinear_btt"`` have ``key_norm`` instead.
     rotary : bool
         Whether queries and keys are turned by their step, see :func:`mlrforecast.ops.rotate`.
     context_length : int, optional
@@ -111,6 +113,11 @@ class StructuredAttention(nn.Module):
             ("rotary", rotary),
         ):
             _check_switch(value, name)
+        if qk_norm and not score.takes_qk_norm:
+            raise ValueError(
+                f"attention={attention!r} has no option `qk_norm`"
+                f"{option_hint('qk_norm', [attention])}."
+            )
         self.attention_dropout = _share(attention_dropout, "attention_dropout")
         _check_divides(num_kv_heads, "num_kv_heads", num_heads, f"`num_heads` ({num_heads})")
         self.attention = attention
@@ -212,6 +219,11 @@ class StructuredAttention(nn.Module):
         name = self.attention
         if given and not self.score.takes_block_ids:
             raise ValueError(f"`block_ids` belong to attention='mlr', not {name!r}.")
+        if cache is not None and not isinstance(cache, LayerCache):
+            raise TypeError(
+                f"`cache` must be a LayerCache, got a {type(cache).__name__}: make one with "
+                "LayerCache(layer.score)."
+            )
         if cache is not None and (crosses or given or not self.causal):
             raise ValueError(
                 "`cache` is for causal self-attention over blocks of fixed sizes: build the layer "
@@ -248,11 +260,9 @@ def _check_options(attention: str, options: dict[str, Any]) -> None:
     """Check that the score has every option that is given."""
     known = option_names(attentions[attention])
     if unknown := sorted(set(options) - set(known)):
-        owners = [name for name in attentions if unknown[0] in option_names(attentions[name])]
-        hint = f"; attention={' or '.join(map(repr, owners))} has it" if owners else ""
         raise ValueError(
-            f"attention={attention!r} has no option `{unknown[0]}`{hint}. Its options are "
-            f"{', '.join(known)}."
+            f"attention={attention!r} has no option `{unknown[0]}`"
+            f"{option_hint(unknown[0], [attention])}. Its options are {', '.join(known)}."
         )
     parameters = inspect.signature(attentions[attention].__init__).parameters
     for name, value in options.items():

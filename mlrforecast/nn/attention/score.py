@@ -105,6 +105,8 @@ class Score(nn.Module, ABC):
         Whether it reads where a step stands, and so cannot compare steps of two sequences.
     takes_block_ids, takes_query_block_ids : bool
         Whether ``attend`` takes block ids of its steps, and of the queries of another sequence.
+    takes_qk_norm : bool
+        Whether it reads the switch ``heads.qk_norm``; a layer refuses the switch otherwise.
     sections : tuple of int
         Columns that rotary positions turn together.
 
@@ -130,6 +132,7 @@ class Score(nn.Module, ABC):
     positional: ClassVar[bool]
     takes_block_ids: ClassVar[bool] = False
     takes_query_block_ids: ClassVar[bool] = False
+    takes_qk_norm: ClassVar[bool] = False
 
     def __init__(self, heads: Heads) -> None:
         super().__init__()
@@ -254,7 +257,11 @@ class Score(nn.Module, ABC):
         return Cost(scores=pairs * sum(self.sections), values=pairs * self.heads.head_width)
 
 
-attentions: Registry[type[Score]] = Registry("attention")
+attentions: Registry[type[Score]] = Registry(
+    "attention",
+    base=Score,
+    hint="Register your own before a model of it is built or loaded: attentions.register.",
+)
 """Name -> class of the score. The names are those of ``mlrforecast.ops.attention_ops``."""
 
 
@@ -301,3 +308,11 @@ def option_names(score: type[Score]) -> tuple[str, ...]:
     """
     parameters: list[Any] = list(inspect.signature(score.__init__).parameters.values())
     return tuple(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)
+
+
+def option_hint(option: str, used: Iterable[str]) -> str:
+    """Return what the error about an option that none of the scores ``used`` has says beside it."""
+    if option == "qk_norm" and any("key_norm" in option_names(attentions[name]) for name in used):
+        return "; its keys are normalised by `key_norm`, its queries are the input itself"
+    owners = [name for name in attentions if option in option_names(attentions[name])]
+    return f"; attention={' or '.join(map(repr, owners))} has it" if owners else ""
