@@ -89,9 +89,17 @@ def _why_no_category(column: pd.Series) -> str | None:
     return None if dtype.type in (str, _DICTIONARY) else "holds neither"
 
 
+def _text(value: Hashable) -> str:
+    """Return a category as text, the same whether a whole number is an integer or a float."""
+    whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value)) if whole else str(value)  # type: ignore[call-overload]
+
+
 def _by_text(codes: np.ndarray, found: pd.Index) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return the codes of sorted text instead of codes of values."""
-    texts, names = pd.factorize(np.array([str(value) for value in found], dtype=object), sort=True)
+    texts, names = pd.factorize(
+        np.array([_text(value) for value in found], dtype=object), sort=True
+    )
     numbers = np.append(texts, -1).astype(np.int64)
     return numbers[codes], tuple(names)
 

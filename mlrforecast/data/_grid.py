@@ -216,7 +216,7 @@ def _moments(
 def _labels_end(offset: pd.offsets.BaseOffset) -> bool:
     """Tell whether pandas resamples to moments that name the time before them."""
     name = offset.rule_code.split("-")[0]
-    return name.endswith("E") or name in ("W", "REQ", "WOM", "LWOM")
+    return (name.endswith("E") and name != "SME") or name in ("W", "REQ", "WOM", "LWOM")
 
 
 def in_unit_of(stamps: pd.Index, freq: str | int) -> pd.Index:

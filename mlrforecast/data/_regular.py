@@ -159,7 +159,8 @@ def resample(table: Table, freq: str | int, how: Resample, fill: Fill = "missing
     freq : str or int
         Pandas offset alias, or the step of integer time. A step holds the rows from its stamp to
         the next; one that pandas names by its end (``"ME"``, ``"W-SUN"``) those up to the end of
-        the day of its stamp. Steps on the clock are counted from the first midnight of the frame.
+        the day of its stamp. Steps on the clock are counted from midnight; where
+        they do not divide a day, from that of 1970.
     how : {"mean", "sum", "median", "min", "max", "first", "last"}
         What targets become. Numeric covariates become their mean, categories the last one.
     fill : {"missing", "zero"}
@@ -213,7 +214,7 @@ def _steps_of(stamps: pd.Index, freq: str | int) -> pd.Index:
     if grid.width is not None:
         origin = stamps.min()
         if isinstance(stamps, pd.DatetimeIndex):
-            origin = _midnight(stamps)
+            origin = _midnight(stamps, grid.width)
         ticks = ticks_of(stamps) - origin
         return index_of(ticks - ticks % grid.width + origin, stamps)
     places = grid.places(stamps)
@@ -224,12 +225,19 @@ def _steps_of(stamps: pd.Index, freq: str | int) -> pd.Index:
     return grid.stamps(number, np.zeros_like(number))
 
 
-def _midnight(stamps: pd.DatetimeIndex) -> int:
-    """Return the first moment of the first day, in ticks of the stamps."""
+def _midnight(stamps: pd.DatetimeIndex, width: int) -> int:
+    """Return a first moment of a step, in ticks of the stamps.
+
+    Steps are counted from the midnight before the first stamp or, where they do not divide a day,
+    from that of 1970: so they are the same whatever stamp is the first.
+    """
     first = stamps[int(np.argmin(stamps.asi8)) :][:1]
     days = grid_of("D", first)
     number = days.places(first).number
-    return int(ticks_of(days.stamps(number, np.zeros_like(number)))[0])
+    midnight = int(ticks_of(days.stamps(number, np.zeros_like(number)))[0])
+    since = int(first.tz_localize(None).as_unit("s").asi8[0] // 86_400)
+    day = int(pd.Timedelta(days=1) / pd.Timedelta(1, unit=stamps.unit))
+    return midnight - since * day % width
 
 
 def _put_together(values: np.ndarray, starts: np.ndarray, how: Resample, kind: Kind) -> np.ndarray:

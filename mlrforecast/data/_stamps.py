@@ -104,7 +104,11 @@ def _as_index(values: pd.Series | pd.Index) -> pd.Index:
 
 def _of_periods(periods: Any) -> Stamps:
     """Return the first moment of each period."""
-    return Stamps(periods.to_timestamp(how="start").rename(None), _step_of_periods(periods.freq))
+    with warnings.catch_warnings():
+        # Periods of business days are to go; their stamps stay.
+        warnings.simplefilter("ignore", FutureWarning)
+        stamps = periods.to_timestamp(how="start").rename(None)
+    return Stamps(stamps, _step_of_periods(periods.freq))
 
 
 def _step_of_periods(freq: pd.offsets.BaseOffset) -> str:

@@ -31,7 +31,8 @@ class ColumnEncoding:
         Its name in the frame.
     loc, scale : float
         A number ``x`` becomes ``(x - loc) / scale``: mean and standard deviation of the training
-        rows.
+        rows. The scale 0 is that of a column that never moved: it becomes 0 whatever it holds,
+        since nothing was learnt of its moves.
     has_missing : bool
         Whether numbers were missing in training; a column then says where.
     categories : tuple of str, optional
@@ -60,7 +61,7 @@ class ColumnEncoding:
         return cls(
             name=covariate.name,
             loc=loc,
-            scale=scale if scale > _ROUNDING * abs(loc) else 1.0,
+            scale=scale if _moves(values) and scale > _ROUNDING * abs(loc) else 0.0,
             has_missing=bool(np.isnan(values).any()),
         )
 
@@ -72,6 +73,9 @@ class ColumnEncoding:
         DataError
             If the covariate holds numbers and held categories in training, or the other way round.
         """
+        if self.categories is not None and _is_empty(covariate):
+            # A column without any value reads as numbers, whatever it would hold.
+            return np.zeros(len(covariate.values))
         if (covariate.categories is None) != (self.categories is None):
             kinds = ("numbers", "categories")
             fitted = kinds[self.categories is not None]
@@ -80,12 +84,24 @@ class ColumnEncoding:
                 f"{kinds[covariate.categories is not None]} now. Bring it to the same dtype."
             )
         if covariate.categories is None or self.categories is None:
+            if self.scale == 0:
+                return np.where(np.isnan(covariate.values), np.nan, 0.0)
             with np.errstate(over="ignore"):
                 standard = (covariate.values - self.loc) / self.scale
             return np.clip(standard, -_LARGEST, _LARGEST)
         known = {category: code for code, category in enumerate(self.categories, start=1)}
         codes = [known.get(category, 0) for category in covariate.categories]
         return np.asarray(np.array([*codes, 0], dtype=np.float64)[covariate.values])
+
+
+def _moves(values: np.ndarray) -> bool:
+    """Tell whether numbers have more than one value."""
+    return bool(np.nanmin(values, initial=np.inf) < np.nanmax(values, initial=-np.inf))
+
+
+def _is_empty(covariate: Covariate) -> bool:
+    """Tell whether a covariate is numeric and has no value."""
+    return covariate.categories is None and bool(np.isnan(covariate.values).all())
 
 
 class EncodedCovariates(NamedTuple):
@@ -311,7 +327,7 @@ def _from_dict(fields: Any) -> ColumnEncoding:
         or not isinstance(fields["has_missing"], bool)
         # An int of JSON may have any number of digits, of which a float would be inf.
         or not all(isinstance(number, float) and math.isfinite(number) for number in numbers)
-        or numbers[1] <= 0
+        or numbers[1] < 0
     ):
         raise ValueError(f"the encoding of covariate {str(name)[:80]!r} is not one.")
     return ColumnEncoding(

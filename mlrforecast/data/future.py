@@ -1,6 +1,6 @@
 """The steps to be forecast: their stamps, and what is known of them."""
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,10 +9,11 @@ import pandas as pd
 
 from mlrforecast._core.errors import DataError
 from mlrforecast.data._columns import check_values
+from mlrforecast.data._regular import Kind, Table, resample
 from mlrforecast.data.frequency import future_stamps, ticks_of
 from mlrforecast.data.panel import Covariate, Panel, name_at
-from mlrforecast.data.reading import Rows, read_rows
-from mlrforecast.data.schema import FrameSchema
+from mlrforecast.data.reading import Rows, read_rows, sort_rows
+from mlrforecast.data.schema import FrameSchema, Resample
 from mlrforecast.data.writing import has_index
 
 _SHOWN = 3
@@ -141,9 +142,12 @@ def _read_known(ahead: _Ahead, schema: FrameSchema, future: object) -> tuple[Cov
         future, replace(schema, static_covariates=()), argument=argument, targets=False
     )
     _check_form(panel, rows, argument)
-    if not has_index(rows.layout) and not isinstance(panel.index, pd.DatetimeIndex):
+    counted = rows.layout.indexed and not has_index(rows.layout)
+    if counted and not isinstance(panel.index, pd.DatetimeIndex):
         rows = replace(rows, stamps=future_stamps(panel.index[-1:], panel.freq, len(rows.stamps)))
     _check_time(panel.index, rows.stamps, argument)
+    if schema.resample is not None:
+        rows = _resampled(rows, panel.freq, schema.resample)
     place = _find_rows(ahead, rows, gaps=schema.fill is not None)
     known = tuple(
         _without(_as_before(before, later, argument).take(np.maximum(place, 0)), place < 0)
@@ -151,6 +155,20 @@ def _read_known(ahead: _Ahead, schema: FrameSchema, future: object) -> tuple[Cov
     )
     _check_complete(ahead, known, place >= 0)
     return known
+
+
+def _resampled(rows: Rows, freq: str | int, how: Resample) -> Rows:
+    """Put the rows of each step together, as those of the history were."""
+    rows = sort_rows(rows)
+    columns: list[tuple[Hashable, np.ndarray, Kind]] = [
+        (covariate.name, covariate.values, covariate.kind) for covariate in rows.known
+    ]
+    table = resample(Table(rows.stamps, rows.codes, columns), freq, how)
+    known = tuple(
+        Covariate(covariate.name, column[1], covariate.categories)
+        for covariate, column in zip(rows.known, table.columns, strict=True)
+    )
+    return replace(rows, stamps=table.stamps, codes=table.codes, known=known)
 
 
 def _check_form(panel: Panel, rows: Rows, argument: str) -> None:

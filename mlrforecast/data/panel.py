@@ -66,6 +66,11 @@ class Covariate:
     values: np.ndarray
     categories: tuple[str, ...] | None = None
 
+    @property
+    def kind(self) -> Literal["number", "category"]:
+        """Whether it holds numbers or categories."""
+        return "number" if self.categories is None else "category"
+
     def take(self, rows: np.ndarray | slice) -> "Covariate":
         """Return the covariate of some ``rows``."""
         return Covariate(self.name, self.values[rows], self.categories)

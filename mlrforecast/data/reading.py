@@ -131,6 +131,11 @@ def read_panel(
     rows = sort_rows(read_rows(frame, schema, argument=argument))
     owner, label = _naming(rows, argument)
     bounds = bounds_of(rows.codes)
+    for covariate in rows.static:
+        if covariate.categories is None:
+            check_values(
+                covariate.values, rows.stamps, bounds, _always(f"column {covariate.name!r}")
+            )
     static = tuple(static_of(covariate, bounds, owner) for covariate in rows.static)
     table = _table_of(rows)
     _check_finite(table, bounds, label)
@@ -233,6 +238,7 @@ def _factorize(roles: Roles, rows: int, argument: str) -> tuple[np.ndarray, pd.I
         if roles.layout.indexed
         else f"Column {roles.layout.id_name!r} of `{argument}`"
     )
+    _refuse_look_alikes(roles.items, owner)
     try:
         codes, found = pd.factorize(roles.items)
     except TypeError as error:
@@ -244,6 +250,27 @@ def _factorize(roles: Roles, rows: int, argument: str) -> tuple[np.ndarray, pd.I
     if (codes < 0).any():
         raise DataError(f"{owner} is missing in row {int(np.argmax(codes < 0))}.")
     return codes, found.rename(None)
+
+
+def _refuse_look_alikes(items: pd.Series | pd.Index, owner: str) -> None:
+    """Refuse items that Python holds to be equal although they are written differently."""
+    if items.dtype != object:
+        return
+    kind = pd.api.types.infer_dtype(items, skipna=True)
+    if kind not in ("mixed", "mixed-integer", "mixed-integer-float"):
+        return
+    seen: dict[Hashable, Hashable] = {}
+    for item in items.tolist():
+        try:
+            other = seen.setdefault(item, item)
+        except TypeError:
+            # What cannot be hashed is refused later.
+            return
+        if type(other) is not type(item):
+            raise DataError(
+                f"{owner} holds both {other!r} and {item!r}, which count as one item. Convert it, "
+                "e.g. with .astype(str)."
+            )
 
 
 def _naming(

@@ -5,12 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mlrforecast._core.errors import DataError
 from mlrforecast.data import ColumnEncoding, Covariate, CovariateEncoding
+from mlrforecast.data._columns import read_covariate
 from mlrforecast.data._covariate_columns import LARGEST, batch_columns
 from mlrforecast.data.covariates import columns_of
 from tests.data.panels import (
@@ -66,13 +68,18 @@ def test_values_far_beyond_those_of_training_do_not_overflow(size: float) -> Non
 )
 def test_a_constant_becomes_0(values: tuple[float, ...]) -> None:
     encoding = ColumnEncoding.fit(number(*values))
-    assert encoding.scale == 1.0
-    assert np.nanmax(np.abs(encoding.encode(number(*values)))) < 1e-15
+    assert encoding.scale == 0.0
+    assert np.nanmax(np.abs(encoding.encode(number(*values)))) == 0
+    # The network never saw it move, so what it would make of a move is chance.
+    assert encoding.encode(number(values[0], 1e12, np.nan))[:2].tolist() == [0, 0]
+    assert CovariateEncoding.from_dict(CovariateEncoding(past=(encoding,)).to_dict()).past == (
+        encoding,
+    )
 
 
 def test_a_column_without_any_value_is_learnt_as_such() -> None:
     encoding = ColumnEncoding.fit(number(np.nan, np.nan))
-    assert (encoding.loc, encoding.scale, encoding.has_missing) == (0.0, 1.0, True)
+    assert (encoding.loc, encoding.scale, encoding.has_missing) == (0.0, 0.0, True)
     nothing = ColumnEncoding.fit(Covariate("x", np.array([-1, -1]), ("a",)))
     assert nothing.categories == ()
     assert nothing.encode(text("a", None)).tolist() == [0, 0]
@@ -277,7 +284,6 @@ WHOLE: dict[str, Any] = {"past": [], "known": [COLUMN], "static": [], "cycles": 
         {"loc": "0"},
         {"loc": float("nan")},
         {"loc": 10**400},
-        {"scale": 0.0},
         {"scale": -1.0},
         {"scale": float("inf")},
         {"scale": True},
@@ -321,3 +327,17 @@ def test_nonsense_about_a_column_is_refused(changes: dict[str, Any]) -> None:
 def test_nonsense_about_an_encoding_is_refused(fields: Any) -> None:
     with pytest.raises(ValueError, match=r"encoding|cycles"):
         CovariateEncoding.from_dict(fields)
+
+
+def test_a_category_is_the_same_as_a_whole_float() -> None:
+    """A column of integer categories becomes one of floats where a value is missing."""
+    encodings = []
+    for values in ([0, 1, 2, 1], [0.0, 1.0, np.nan, 2.0]):
+        column = pd.Series(values, name="k").astype("category")
+        encodings.append(ColumnEncoding.fit(read_covariate(column, "k", "X")).categories)
+    assert encodings == [("0", "1", "2")] * 2
+
+
+def test_a_categorical_column_without_any_value_may_read_as_numbers() -> None:
+    encoding = ColumnEncoding.fit(text("a", "b"))
+    assert encoding.encode(number(np.nan, np.nan)).tolist() == [0, 0]

@@ -394,3 +394,24 @@ def test_the_frame_is_left_alone() -> None:
     copy = future.copy()
     extended(history, future)
     pd.testing.assert_frame_equal(future, copy)
+
+
+def test_integer_time_of_a_frame_without_an_index_is_read() -> None:
+    history = pl.DataFrame({"timestamp": range(40), "y": np.arange(40.0), "k": np.arange(40.0)})
+    schema = FrameSchema(timestamp_column="timestamp", known_covariates=("k",))
+    panel = read_panel(history, schema)
+    turned = pl.DataFrame({"timestamp": [42, 41, 40], "k": [2.0, 1.0, 0.0]})
+    extended = extend_panel(panel, schema, 3, turned)
+    assert extended.known[0].values[-3:].tolist() == [0, 1, 2]
+    later = turned.with_columns(timestamp=pl.Series([900, 901, 902]))
+    with pytest.raises(DataError, match="lacks 3 of the 3 rows"):
+        extend_panel(panel, schema, 3, later)
+
+
+def test_future_rows_are_put_together_as_those_of_the_history_were() -> None:
+    index = pd.date_range("2024-01-01", periods=24 * 13, freq="h")
+    frame = pd.DataFrame({"y": 1.0, "k": np.where(index.hour == 0, 100.0, 1.0)}, index=index)
+    schema = FrameSchema(known_covariates=("k",), freq="D", resample="mean")
+    panel = read_panel(frame[: 24 * 10], schema)
+    extended = extend_panel(panel, schema, 3, frame[["k"]])
+    np.testing.assert_array_equal(extended.known[0].values, 123 / 24)

@@ -360,3 +360,15 @@ def test_items_that_cannot_be_hashed_are_refused(item: object) -> None:
     frame = long("u", rows=4)
     frame["item_id"] = pd.Series([item] * 4, dtype=object)
     refused(frame, "Column 'item_id' of `X`", "hashable", ".astype(str)")
+
+
+@pytest.mark.parametrize("other", [True, 1.0])
+def test_items_that_python_holds_to_be_equal_are_not_joined(other: object) -> None:
+    frame = long("a", "b", rows=5)
+    frame["item_id"] = pd.Series([1] * 5 + [other] * 5, dtype=object)
+    refused(frame, "count as one item", repr(other))
+
+
+def test_an_infinite_static_covariate_is_refused() -> None:
+    frame = long("a", "b").assign(size=np.inf)
+    refused(frame, "'size'", "inf", static_covariates=("size",))

@@ -55,7 +55,8 @@ def test_resampling_does_what_pandas_does(freq: str, how: str) -> None:
     table = table_of(irregular(0), seed=1)
     found = resample(table, freq, how)  # type: ignore[arg-type]
     (frame,) = frames_of(table)
-    pandas = frame.resample(freq)
+    # What does not divide a day is counted from a fixed day, not from the first of the frame.
+    pandas = frame.resample(freq, origin="epoch" if freq in ("7h", "15h") else "start_day")
     target = pandas["y"].sum(min_count=1) if how == "sum" else pandas["y"].agg(how)
     expected = target.index
     assert list(found.stamps) == list(expected)
@@ -64,6 +65,21 @@ def test_resampling_does_what_pandas_does(freq: str, how: str) -> None:
     np.testing.assert_array_equal(found.columns[2][1], pandas["kind"].last().fillna(-1))
     assert found.columns[2][1].dtype == table.columns[2][1].dtype
     assert (found.codes == 0).all()
+
+
+@pytest.mark.parametrize("freq", ["5h", "7h", "7min", "12h"])
+@pytest.mark.parametrize("zone", [None, "Asia/Kathmandu"])
+def test_the_steps_of_a_series_do_not_depend_on_its_first_row(freq: str, zone: str | None) -> None:
+    stamps = irregular(1, rows=300, hours=0.2).tz_localize(zone)
+    table = table_of(stamps, seed=2)
+    whole = resample(table, freq, "sum")
+    cut = resample(Table(*(part[60:] for part in table[:2]), [
+        (name, values[60:], kind) for name, values, kind in table.columns
+    ]), freq, "sum")  # fmt: skip
+    assert cut.stamps[1:].equals(whole.stamps[-len(cut.stamps) :][1:])
+    np.testing.assert_array_equal(
+        cut.columns[0][1][1:], whole.columns[0][1][-len(cut.stamps) :][1:]
+    )
 
 
 @pytest.mark.parametrize("zone", [None, "Europe/Paris", "America/Sao_Paulo", "Asia/Kathmandu"])
