@@ -664,7 +664,7 @@ HOSTILE_ENCODINGS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "a column twice": lambda d: d["encoding"]["static"].append(d["encoding"]["static"][0]),
     "loc as text": lambda d: d["encoding"]["known"][0].update(loc="0"),
     "loc that is nan": lambda d: d["encoding"]["known"][0].update(loc=float("nan")),
-    "scale of zero": lambda d: d["encoding"]["known"][0].update(scale=0.0),
+    "scale below zero": lambda d: d["encoding"]["known"][0].update(scale=-1.0),
     "scale of many digits": lambda d: d["encoding"]["known"][0].update(scale=10**400),
     "a mark more": lambda d: d["encoding"]["known"][0].update(has_missing=True),
     "a mark less": lambda d: d["encoding"]["past"][0].update(has_missing=False),
