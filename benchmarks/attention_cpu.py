@@ -19,6 +19,7 @@ from pathlib import Path
 
 import torch
 
+from mlrforecast.benchmark import cpu_model
 from mlrforecast.ops import explain_backend, mlr_attention, standard_attention
 
 HEADS, VALUE_WIDTH = 8, 64
@@ -65,7 +66,7 @@ def main() -> None:
     context = {
         "threads": 1,
         "clock": "process time",
-        "hardware": _processor(),
+        "hardware": cpu_model(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "command": f"python benchmarks/attention_cpu.py {arguments.output}",
@@ -142,16 +143,6 @@ def _measure(run: Callable[[], object], seconds: float) -> dict[str, object]:
         "max_ms": f"{max(times) * 1e3:.3f}",
         "repeats": len(times),
     }
-
-
-def _processor() -> str:
-    """Name the processor."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

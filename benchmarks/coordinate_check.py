@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mlrforecast.benchmark import cpu_model
 from mlrforecast.models import CausalLM, CausalLMConfig
 from mlrforecast.nn import EncoderBlock, StructuredAttention, attentions, initialise_mup
 from mlrforecast.training import Parametrization, build_optimizer
@@ -72,7 +73,7 @@ def main() -> None:
     torch.set_num_threads(1)
     context = {
         "threads": 1,
-        "hardware": _processor(),
+        "hardware": cpu_model(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "command": shlex.join(["python", *sys.argv]),
@@ -220,16 +221,6 @@ def score_spread(layer: StructuredAttention, x: Tensor) -> Tensor:
     mean = logs.sum(-1, keepdim=True) / count.unsqueeze(-1)
     variance = ((logs - mean).square() * allowed).sum(-1) / count
     return variance.sqrt()[count > 1].mean()
-
-
-def _processor() -> str:
-    """Name the processor."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

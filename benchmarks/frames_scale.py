@@ -48,6 +48,7 @@ import torch
 
 import mlrforecast
 from mlrforecast import MLRForecaster
+from mlrforecast.benchmark import cpu_model
 from mlrforecast.data import WindowStore
 from mlrforecast.training.module import ForecastModule
 
@@ -129,7 +130,7 @@ def main() -> None:
         parser.error("name the CSV file to write, or a --case")
     context = {
         "threads": arguments.threads,
-        "hardware": _processor(),
+        "hardware": cpu_model(),
         "mlrforecast": mlrforecast.__version__,
         "torch": torch.__version__,
         "pandas": pd.__version__,
@@ -223,16 +224,6 @@ def _resident_mb() -> float:
             if line.startswith("VmRSS"):
                 return int(line.split()[1]) * 1024 / 1e6
     return _peak_mb()
-
-
-def _processor() -> str:
-    """Name the processor."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
 
 
 if __name__ == "__main__":

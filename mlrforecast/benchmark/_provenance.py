@@ -27,7 +27,7 @@ def num_cores() -> int:
 
 def cpu_name() -> str:
     """Model and usable cores of the processor, e.g. ``"AMD EPYC, 2 cores"``."""
-    return f"{_cpu_model()}, {num_cores()} cores"
+    return f"{cpu_model()}, {num_cores()} cores"
 
 
 def device_name(accelerator: str) -> str:
@@ -35,7 +35,7 @@ def device_name(accelerator: str) -> str:
     if accelerator in {"auto", "gpu", "cuda"} and torch.cuda.is_available():
         return torch.cuda.get_device_name()
     if accelerator in {"auto", "gpu", "mps"} and torch.backends.mps.is_available():
-        return f"{_cpu_model()} GPU"
+        return f"{cpu_model()} GPU"
     return cpu_name()
 
 
@@ -66,7 +66,18 @@ def command_line(words: Sequence[str], options: Mapping[str, object]) -> str:
     return " ".join(parts)
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """Name the model of the processor, e.g. ``"AMD EPYC"``.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> bool(cpu_model())
+    True
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -29,7 +29,7 @@ class Exogenous:
         self._cycles = encoding.cycles
         self._past, self._known = columns_of(encoding.past), columns_of(encoding.known)
         self._encoded = encoding.encode(panel)
-        self._bounds = panel.bounds
+        self._panel = panel
         self._context_length = context_length
         self._prediction_length = prediction_length
         self.is_empty = all(part is None for part in self._encoded)
@@ -60,7 +60,7 @@ class Exogenous:
         if static is not None:
             tensors["static_covariates"] = torch.from_numpy(static[series])
         if clock is not None:
-            rows, outside = self._place(series, steps[:, context:])
+            rows, outside = self._panel.places(series, steps[:, context:])
             features = calendar_features(clock[rows], self._cycles)
             features[outside] = 0.0
             tensors["calendar"] = torch.from_numpy(features)
@@ -74,15 +74,8 @@ class Exogenous:
         steps: np.ndarray,
     ) -> np.ndarray:
         """Gather the columns of some steps, missing outside of a series."""
-        rows, outside = self._place(series, steps)
+        rows, outside = self._panel.places(series, steps)
         gathered = encoded[rows]
         if outside.any():
             gathered[outside] = np.where(columns.numeric, np.nan, 0.0)
         return batch_columns(gathered, columns, self._context_length)
-
-    def _place(self, series: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the row of each step, some row for one outside of its series, and a mark there."""
-        first, end = self._bounds[series, None], self._bounds[series + 1, None]
-        rows = first + steps
-        outside = (rows < first) | (rows >= end)
-        return np.clip(rows, first, end - 1), outside

@@ -73,7 +73,7 @@ class ColumnEncoding:
         DataError
             If the covariate holds numbers and held categories in training, or the other way round.
         """
-        if self.categories is not None and _is_empty(covariate):
+        if self.categories is not None and covariate.missing.all():
             # A column without any value reads as numbers, whatever it would hold.
             return np.zeros(len(covariate.values))
         if (covariate.categories is None) != (self.categories is None):
@@ -97,11 +97,6 @@ class ColumnEncoding:
 def _moves(values: np.ndarray) -> bool:
     """Tell whether numbers have more than one value."""
     return bool(np.nanmin(values, initial=np.inf) < np.nanmax(values, initial=-np.inf))
-
-
-def _is_empty(covariate: Covariate) -> bool:
-    """Tell whether a covariate is numeric and has no value."""
-    return covariate.categories is None and bool(np.isnan(covariate.values).all())
 
 
 class EncodedCovariates(NamedTuple):

@@ -116,10 +116,8 @@ class ForecastWindows:
 
     def _values(self, windows: slice, steps: np.ndarray) -> np.ndarray:
         """Copy the values of steps counted from the cutoffs; NaN outside of a series."""
-        series = self.series[windows]
-        first = self.panel.bounds[series, None]
-        end = self.panel.bounds[series + 1, None]
-        rows = first + self.cutoffs[windows, None] + steps
-        values = np.asarray(self.panel.values[np.clip(rows, first, end - 1)])
-        values[(rows < first) | (rows >= end)] = np.nan
+        cutoffs = self.cutoffs[windows, None]
+        rows, outside = self.panel.places(self.series[windows], cutoffs + steps)
+        values = np.asarray(self.panel.values[rows])
+        values[outside] = np.nan
         return values

@@ -1,6 +1,6 @@
 """The steps to be forecast: their stamps, and what is known of them."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -9,10 +9,10 @@ import pandas as pd
 
 from mlrforecast._core.errors import DataError
 from mlrforecast.data._columns import check_values
-from mlrforecast.data._regular import Kind, Table, resample
+from mlrforecast.data._regular import Table, resample
 from mlrforecast.data.frequency import future_stamps, ticks_of
 from mlrforecast.data.panel import Covariate, Panel, name_at
-from mlrforecast.data.reading import Rows, read_rows, sort_rows
+from mlrforecast.data.reading import Rows, as_columns, from_columns, read_rows, sort_rows
 from mlrforecast.data.schema import FrameSchema, Resample
 from mlrforecast.data.writing import has_index
 
@@ -160,14 +160,8 @@ def _read_known(ahead: _Ahead, schema: FrameSchema, future: object) -> tuple[Cov
 def _resampled(rows: Rows, freq: str | int, how: Resample) -> Rows:
     """Put the rows of each step together, as those of the history were."""
     rows = sort_rows(rows)
-    columns: list[tuple[Hashable, np.ndarray, Kind]] = [
-        (covariate.name, covariate.values, covariate.kind) for covariate in rows.known
-    ]
-    table = resample(Table(rows.stamps, rows.codes, columns), freq, how)
-    known = tuple(
-        Covariate(covariate.name, column[1], covariate.categories)
-        for covariate, column in zip(rows.known, table.columns, strict=True)
-    )
+    table = resample(Table(rows.stamps, rows.codes, as_columns(rows.known)), freq, how)
+    known = from_columns(rows.known, table.columns)
     return replace(rows, stamps=table.stamps, codes=table.codes, known=known)
 
 
@@ -333,7 +327,7 @@ def _check_complete(ahead: _Ahead, known: tuple[Covariate, ...], there: np.ndarr
             owner = f"column {covariate.name!r} of `{ahead.argument}`"
             bounds = np.array([0, len(there)])
             check_values(covariate.values, ahead.stamps, bounds, [owner].__getitem__)
-        lost = there & _is_missing(covariate)
+        lost = there & covariate.missing
         count += int(np.count_nonzero(lost))
         listed += [
             f"{covariate.name!r} at {ahead.name(int(number))}"
@@ -344,12 +338,6 @@ def _check_complete(ahead: _Ahead, known: tuple[Covariate, ...], there: np.ndarr
             f"`{ahead.argument}` lacks {count} value{'s' * (count > 1)} of known covariates: "
             f"{_listed(listed, count)}. Fill them in."
         )
-
-
-def _is_missing(covariate: Covariate) -> np.ndarray:
-    if covariate.categories is None:
-        return np.asarray(np.isnan(covariate.values))
-    return np.asarray(covariate.values < 0)
 
 
 def _without(covariate: Covariate, rows: np.ndarray) -> Covariate:

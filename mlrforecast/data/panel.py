@@ -71,6 +71,11 @@ class Covariate:
         """Whether it holds numbers or categories."""
         return "number" if self.categories is None else "category"
 
+    @property
+    def missing(self) -> np.ndarray:
+        """Where it has no value, bool of shape (N,)."""
+        return np.isnan(self.values) if self.categories is None else self.values < 0
+
     def take(self, rows: np.ndarray | slice) -> "Covariate":
         """Return the covariate of some ``rows``."""
         return Covariate(self.name, self.values[rows], self.categories)
@@ -157,6 +162,27 @@ class Panel:
         """Return views of series ``number``."""
         rows = slice(self.bounds[number], self.bounds[number + 1])
         return Series(self.index[rows], self.values[rows])
+
+    def places(self, series: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Find rows that are counted inside their series, also beyond its ends.
+
+        Parameters
+        ----------
+        series : ndarray of int of shape (B,)
+            Numbers of series, each with at least one row.
+        steps : ndarray of int of shape (B, T)
+            Rows, counted from the first one of each of them.
+
+        Returns
+        -------
+        rows : ndarray of int of shape (B, T)
+            The rows of the panel; that at the nearer end of the series for one beyond it.
+        outside : ndarray of bool of shape (B, T)
+            Which are beyond an end.
+        """
+        first, end = self.bounds[series, None], self.bounds[series + 1, None]
+        rows = first + steps
+        return np.clip(rows, first, end - 1), (rows < first) | (rows >= end)
 
     def owner(self, number: int) -> str:
         """Name all rows of series ``number`` the way their owner would, for messages."""

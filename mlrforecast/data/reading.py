@@ -296,10 +296,23 @@ def _table_of(rows: Rows) -> Table:
     columns: list[tuple[Hashable, np.ndarray, Kind]] = [
         (channel, values, "target") for channel, values in enumerate(rows.targets)
     ]
-    for covariate in (*rows.past, *rows.known):
-        kind: Kind = "number" if covariate.categories is None else "category"
-        columns.append((covariate.name, covariate.values, kind))
+    columns += as_columns((*rows.past, *rows.known))
     return Table(rows.stamps, rows.codes, columns)
+
+
+def as_columns(covariates: Iterable[Covariate]) -> list[tuple[Hashable, np.ndarray, Kind]]:
+    """Return ``covariates`` as columns of a table."""
+    return [(covariate.name, covariate.values, covariate.kind) for covariate in covariates]
+
+
+def from_columns(
+    covariates: Iterable[Covariate], columns: Iterable[tuple[Hashable, np.ndarray, Kind]]
+) -> tuple[Covariate, ...]:
+    """Return copies of ``covariates`` with the values that their ``columns`` have become."""
+    return tuple(
+        Covariate(covariate.name, np.array(values), covariate.categories)
+        for covariate, (_, values, _) in zip(covariates, columns, strict=True)
+    )
 
 
 def _check_finite(
@@ -363,10 +376,7 @@ def _panel_of(
     values = np.empty((len(table.stamps), count))
     for channel in range(count):
         values[:, channel] = table.columns[channel][1]
-    covariates = tuple(
-        Covariate(covariate.name, np.array(column[1]), covariate.categories)
-        for covariate, column in zip((*rows.past, *rows.known), table.columns[count:], strict=True)
-    )
+    covariates = from_columns((*rows.past, *rows.known), table.columns[count:])
     return Panel(
         layout=rows.layout,
         freq=freq,

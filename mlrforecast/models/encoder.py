@@ -312,13 +312,15 @@ class EncoderForecaster(nn.Module):
         self, encoded: Tensor, num_channels: int, known: Tensor | None, calendar: Tensor | None
     ) -> Tensor | None:
         """Return what is added to the point forecast of each channel, (B * C, F), if anything."""
+        if known is None and calendar is None:
+            return None
         effects: list[Tensor] = []
         summary = encoded.mean(dim=1).unflatten(0, (-1, num_channels))
         if self.known_effect is not None and known is not None:
             effects.append(self.known_effect(summary, known))
         if self.calendar_effect is not None and calendar is not None:
             effects.append(self.calendar_effect(summary, calendar))
-        return torch.stack(effects).sum(dim=0).flatten(0, 1) if effects else None
+        return torch.stack(effects).sum(dim=0).flatten(0, 1)
 
     def _of_context(self, past: Tensor | None, known: Tensor | None) -> Tensor | None:
         """Return the features of covariates at the steps of the context, (B, T, E)."""
