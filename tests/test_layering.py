@@ -17,10 +17,10 @@ LEVELS = {
     "data": 1,
     "metrics": 1,
     "ops": 1,
+    "plots": 1,
     "nn": 2,
     "models": 3,
     "evaluation": 4,
-    "plots": 4,
     "training": 4,
     "estimators": 5,
     "integrations": 6,
@@ -39,6 +39,7 @@ UPWARD: dict[tuple[str, str], str] = {}
 # (module or package, imported root) -> why the import waits inside a function.
 INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("mlrforecast.cli", "mlrforecast"): "--help and --version answer without loading torch",
+    ("mlrforecast.cli._tables", "pyarrow"): "an extra",
     ("mlrforecast.data._files", "pooch"): "only a download needs it",
     ("mlrforecast.data._files", "requests"): "only a download needs it",
     ("mlrforecast.data._files", "tqdm"): "only a download needs it",

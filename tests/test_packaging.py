@@ -78,7 +78,7 @@ def test_the_metadata_carry_version_script_and_extras(wheel: Path) -> None:
     assert metadata["Version"] == mlrforecast.__version__
     assert metadata["Requires-Python"] == ">=3.11"
     assert "mlrforecast = mlrforecast.cli:main" in scripts
-    extras = {"chronos", "dev", "docs", "gluonts", "test", "tune"}
+    extras = {"chronos", "dev", "docs", "gluonts", "parquet", "test", "tune"}
     assert set(metadata.get_all("Provides-Extra") or []) == extras
 
 

@@ -43,6 +43,7 @@ _ADDED = {
     "positions": "learned",
     "resample": None,
     "scaling": "standard",
+    "season_length": None,
     "static_covariates": (),
     "target": None,
     "timestamp_column": None,
@@ -232,7 +233,7 @@ def _score_model(
     """MSE and MAE over every window of the scored rows; the context may reach before them."""
     context = forecaster.context_length_
     assert context <= scored.start, "checked before the fit; one derived has at most 336 rows"
-    rolled = forecaster.rolling_forecast(scaled.iloc[scored.start - context : scored.stop])
+    rolled = forecaster.backtest(scaled.iloc[scored.start - context : scored.stop], step=1)
     forecast: NDArray[np.float64] = np.asarray(rolled.forecast)
     actual = future_windows(scaled.to_numpy(dtype=np.float64), scored, horizon)
     assert forecast.shape == actual.shape, "the estimator forecasts every window once"

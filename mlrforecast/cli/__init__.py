@@ -1,4 +1,4 @@
-"""The ``mlrforecast`` command: a demonstration and the benchmarks."""
+"""The ``mlrforecast`` command: fit, forecast, score and draw, a demonstration, the benchmarks."""
 
 from mlrforecast.cli._app import main
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mlrforecast import metrics
 from mlrforecast._core.errors import DatasetNotFoundError
 from mlrforecast.baselines import profile_mean, repeat_last, seasonal_naive
-from mlrforecast.cli._paths import find_below
+from mlrforecast.cli._paths import find_below, whole_file
 from mlrforecast.data import TimeSeriesDataset, load_card, load_dataset
 from mlrforecast.estimators import MLRForecaster
 from mlrforecast.plots import plot_forecast
@@ -67,8 +67,8 @@ def load(data: str) -> TimeSeriesDataset:
 def score_lines(dataset: TimeSeriesDataset, forecaster: MLRForecaster) -> list[str]:
     """Score the forecaster and the floors on every window of the test rows."""
     test, context = dataset.splits["test"], forecaster.context_length_
-    rolled = forecaster.rolling_forecast(
-        dataset.targets.iloc[test.start - context : test.stop], quantile_levels=_LEVELS
+    rolled = forecaster.backtest(
+        dataset.targets.iloc[test.start - context : test.stop], step=1, quantile_levels=_LEVELS
     )
     scale = metrics.seasonal_error(dataset.train.to_numpy()[None], dataset.season_length)
     forecasts = {"MLRForecaster": rolled.forecast} | _floors(dataset, len(rolled.forecast))
@@ -131,5 +131,5 @@ def draw(dataset: TimeSeriesDataset, forecaster: MLRForecaster, out: Path) -> No
             axis.set_ylabel(f"{axis.get_ylabel()} ({unit})")
     figure.align_ylabels()
     figure.suptitle(f"{dataset.name}: {dataset.prediction_length} steps ahead", ha="left", x=0.01)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=130)
+    with whole_file(out) as draft:
+        figure.savefig(draft, format="png", dpi=130)

@@ -1,7 +1,15 @@
-"""Paths of the command line, checked before any work is done."""
+"""Paths of the command line: checked before any work is done, written whole or not at all."""
 
 import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+_PART_OF_MODEL = re.compile(
+    r"config\.json|[a-z]+-[0-9a-f]{12}\.safetensors|\.mlrforecast-draft-[0-9a-f]{16}"
+)
 
 
 def check_writable(path: Path, option: str) -> None:
@@ -18,6 +26,45 @@ def check_writable(path: Path, option: str) -> None:
             f"`{option}` cannot be {str(path)!r}: there is no right to write to {str(nearest)!r}. "
             "Choose another."
         )
+
+
+def check_model_folder(path: Path, option: str) -> None:
+    """Refuse, before any training, a folder that holds something else than a saved model."""
+    check_writable(path, option)
+    if not path.exists():
+        return
+    others = [file.name for file in path.iterdir() if not _PART_OF_MODEL.fullmatch(file.name)]
+    if others:
+        raise ValueError(
+            f"`{option}` cannot be {str(path)!r}: it holds {min(others)!r}, which is no part of a "
+            "saved model. Name a new folder."
+        )
+
+
+def check_apart(out: Path, option: str, *inputs: str | None) -> None:
+    """Refuse to write over a file that is read."""
+    for given in inputs:
+        if given is not None and out.is_file() and Path(given).exists() and out.samefile(given):
+            raise ValueError(
+                f"`{option}` cannot be {str(out)!r}, which is read. Name another file."
+            )
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a file to write that becomes ``path`` once it is whole, and is gone otherwise."""
+    if path.exists() and not path.is_file():
+        # A device or a pipe, such as /dev/null.
+        yield path
+        return
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".mlrforecast-draft-{secrets.token_hex(8)}")
+    try:
+        yield draft
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def find_below(folder: Path, names: tuple[str, ...]) -> bool:

@@ -25,12 +25,15 @@ class ForecastInput(NamedTuple):
         ``forecast * scale + loc`` is in the unit of the frame.
     observed : ndarray of bool of shape (B, 1, C)
         Whether a context holds any value.
+    varied : ndarray of bool of shape (B, 1, C)
+        Whether it holds two different ones.
     """
 
     batch: ForecastBatch
     loc: np.ndarray
     scale: np.ndarray
     observed: np.ndarray
+    varied: np.ndarray
 
 
 class ForecastWindows:
@@ -47,7 +50,7 @@ class ForecastWindows:
         The series of each window, and how many rows of it stand before its forecast.
     context_length, prediction_length : int
         Steps of a window before and after its cutoff.
-    scaling : {"standard", "robust", "mean_abs"}
+    scaling : {"standard", "robust", "mean_abs"}, optional
         How each context is scaled, see :func:`mlrforecast.data.scale_windows`.
 
     Examples
@@ -77,14 +80,14 @@ class ForecastWindows:
         cutoffs: Int[np.ndarray, " W"],
         context_length: int,
         prediction_length: int,
-        scaling: Scaling = "standard",
+        scaling: Scaling | None = "standard",
     ) -> None:
         self.panel = panel
         self.series = series
         self.cutoffs = cutoffs
         self.context_length = context_length
         self.prediction_length = prediction_length
-        self.scaling: Scaling = scaling
+        self.scaling: Scaling | None = scaling
         self._exogenous = Exogenous(panel, encoding, context_length, prediction_length)
 
     def __len__(self) -> int:
@@ -103,8 +106,10 @@ class ForecastWindows:
         )
         if not self._exogenous.is_empty:
             batch = self._exogenous.add_to(batch, self.series[windows], self.cutoffs[windows])
-        observed = ~missing.all(axis=1, keepdims=True)
-        return ForecastInput(batch, scaled.loc, scaled.scale, observed)
+        highest = np.where(missing, -np.inf, contexts).max(axis=1, keepdims=True)
+        lowest = np.where(missing, np.inf, contexts).min(axis=1, keepdims=True)
+        observed = highest > -np.inf
+        return ForecastInput(batch, scaled.loc, scaled.scale, observed, highest > lowest)
 
     def contexts(self, windows: slice) -> Float[np.ndarray, "B T C"]:
         """Copy the contexts of a slice of ``windows``; NaN before the first row of a series."""

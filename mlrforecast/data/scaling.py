@@ -33,7 +33,9 @@ class Scaled(NamedTuple):
     scale: np.ndarray
 
 
-def scale_windows(values: Float[np.ndarray, "B T C"], scaling: Scaling = "standard") -> Scaled:
+def scale_windows(
+    values: Float[np.ndarray, "B T C"], scaling: Scaling | None = "standard"
+) -> Scaled:
     """Scale each channel of each window by its own observed values.
 
     Neither a large level nor the size of the values costs accuracy: both are taken out before
@@ -43,10 +45,10 @@ def scale_windows(values: Float[np.ndarray, "B T C"], scaling: Scaling = "standa
     ----------
     values : ndarray of shape (B, T, C)
         Windows, NaN where missing.
-    scaling : {"standard", "robust", "mean_abs"}
+    scaling : {"standard", "robust", "mean_abs"}, optional
         Mean and standard deviation; median and distance of the quartiles as a share of that of a
         normal distribution (the standard deviation where the quartiles are as good as equal); or
-        0 and the mean of the absolute values.
+        0 and the mean of the absolute values. None leaves the values as they are.
 
     Returns
     -------
@@ -79,7 +81,7 @@ def scale_windows(values: Float[np.ndarray, "B T C"], scaling: Scaling = "standa
 
 
 def scale_runs(
-    values: Float[np.ndarray, " N"], bounds: np.ndarray, scaling: Scaling = "standard"
+    values: Float[np.ndarray, " N"], bounds: np.ndarray, scaling: Scaling | None = "standard"
 ) -> Scaled:
     """Scale runs that stand one after the other, each by its own observed values.
 
@@ -89,7 +91,7 @@ def scale_runs(
         Values of all runs, NaN where missing.
     bounds : ndarray of int of shape (S + 1,)
         Run ``s`` has the values ``bounds[s]`` to ``bounds[s + 1] - 1``, at least one.
-    scaling : {"standard", "robust", "mean_abs"}
+    scaling : {"standard", "robust", "mean_abs"}, optional
         As in :func:`scale_windows`.
 
     Returns
@@ -108,6 +110,8 @@ def scale_runs(
     >>> scaled.values.tolist(), scaled.loc.tolist(), scaled.scale.tolist()
     ([-1.0, 1.0, 0.0, 0.0], [2.0, 5.0], [1.0, 1.0])
     """
+    if scaling is None:
+        return Scaled(values, np.zeros(len(bounds) - 1), np.ones(len(bounds) - 1))
     if scaling not in SCALINGS:
         raise ValueError(f"`scaling` must be one of {', '.join(SCALINGS)}, got {scaling!r}.")
     runs = _Runs(values, bounds)

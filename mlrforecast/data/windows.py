@@ -43,7 +43,7 @@ class WindowStore:
         Steps of the context and of the forecast.
     min_context : int
         Rows of context that a padded window has at least, where its series holds as many.
-    scaling : {"standard", "robust", "mean_abs"}
+    scaling : {"standard", "robust", "mean_abs"}, optional
         How each channel is scaled, see :func:`mlrforecast.data.scale_runs`.
 
     Raises
@@ -73,7 +73,7 @@ class WindowStore:
         context_length: int,
         prediction_length: int,
         min_context: int,
-        scaling: Scaling = "standard",
+        scaling: Scaling | None = "standard",
     ) -> None:
         _check_lengths(panel)
         self.context_length = context_length
@@ -150,7 +150,7 @@ def split_windows(
 
 
 def _fill(
-    buffer: np.ndarray, firsts: Int[np.ndarray, "S C"], panel: Panel, scaling: Scaling
+    buffer: np.ndarray, firsts: Int[np.ndarray, "S C"], panel: Panel, scaling: Scaling | None
 ) -> None:
     """Write each channel of each series, scaled, into a buffer from a ``firsts`` of its own on."""
     count, num_channels = panel.values.shape

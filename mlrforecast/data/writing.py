@@ -20,7 +20,7 @@ def write_forecast(
     panel: Panel,
     point: Float[np.ndarray, "S F C"],
     quantiles: Float[np.ndarray, "S F C Q"] | None = None,
-    levels: Sequence[float] | None = None,
+    names: Sequence[str] | None = None,
 ) -> Any:
     """Write what follows the series of a panel as the frame was that the panel was read from.
 
@@ -31,9 +31,9 @@ def write_forecast(
     point : ndarray of shape (S, F, C)
         Point forecast of each series.
     quantiles : ndarray of shape (S, F, C, Q), optional
-        Quantiles.
-    levels : sequence of float, optional
-        Their levels.
+        Quantiles, or samples.
+    names : sequence of str, optional
+        Their names, ``"0.9"`` for example, which become names of columns.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def write_forecast(
     4    5.0
     Name: load, dtype: float64
     """
-    names = [] if levels is None else [f"{level:g}" for level in levels]
+    names = list(names or ())
     layout = panel.layout
     match layout.form:
         case "array":

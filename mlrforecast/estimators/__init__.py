@@ -1,6 +1,7 @@
-"""Estimators on the scikit-learn contract."""
+"""The estimator: frames in, forecasts out."""
 
-from mlrforecast.estimators._rolling import RollingForecast
+from mlrforecast.estimators._calibration import Calibration
+from mlrforecast.estimators._summary import Summary
 from mlrforecast.estimators.forecaster import MLRForecaster
 
-__all__ = ["MLRForecaster", "RollingForecast"]
+__all__ = ["Calibration", "MLRForecaster", "Summary"]

@@ -21,6 +21,8 @@ KEYS = {
     "encoding",
     "freq",
     "num_steps",
+    "dependence",
+    "calibration",
     "context",
     "sha256",
     "checksum",
@@ -112,7 +114,8 @@ def _check_types(folder: Path, document: dict[str, Any]) -> None:
             f"{CONFIG} in {str(folder)!r} must have text or null under 'backbone', got "
             f"{short(backbone)!r}."
         )
-    kinds = ["model"] if document["context"] is None else ["model", "context"]
+    parts = ("context", "calibration")
+    kinds = ["model", *(name for name in parts if document[name] is not None)]
     digests = document["sha256"]
     fits = isinstance(digests, dict) and all(_is_digest(value) for value in digests.values())
     if not fits or list(digests) != [

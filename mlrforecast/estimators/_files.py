@@ -12,6 +12,7 @@ from mlrforecast._core.errors import DataError, ModelFileError
 from mlrforecast._version import __version__
 from mlrforecast.data import CovariateEncoding, FrameSchema, parse_frequency
 from mlrforecast.estimators._document import FORMAT, LIBRARY, short
+from mlrforecast.estimators._fitting import Fitted
 from mlrforecast.estimators._parameters import (
     COLUMN,
     COLUMNS,
@@ -21,6 +22,12 @@ from mlrforecast.estimators._parameters import (
     to_schema,
 )
 from mlrforecast.estimators._rules import build_model, build_skeleton
+from mlrforecast.estimators._saved_calibration import (
+    calibration_tensors,
+    describe_calibration,
+    read_calibration,
+    read_dependence,
+)
 from mlrforecast.estimators._saved_context import context_tensors, describe_context, read_context
 from mlrforecast.estimators._storage import read_model, write_model
 from mlrforecast.models import EncoderConfig, EncoderForecaster
@@ -41,6 +48,7 @@ def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context
         raise ValueError(
             "`with_context` needs a context, and this forecaster was loaded without one: fit it."
         )
+    calibration = forecaster.calibration_
     document = {
         "format": FORMAT,
         "library": f"{LIBRARY} {__version__}",
@@ -50,12 +58,16 @@ def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context
         "encoding": forecaster.encoding_.to_dict(),
         "freq": forecaster.freq_,
         "num_steps": forecaster.num_steps_,
+        "dependence": forecaster.dependence_.tolist(),
+        "calibration": None if calibration is None else describe_calibration(calibration),
         "context": None if context is None else describe_context(context),
     }
     weights = forecaster.model_.state_dict()
     tensors = {"model": {name: value.contiguous() for name, value in weights.items()}}
     if context is not None:
         tensors["context"] = context_tensors(context)
+    if calibration is not None:
+        tensors["calibration"] = calibration_tensors(calibration)
     write_model(Path(path).resolve(), document, tensors)
 
 
@@ -106,10 +118,19 @@ def _build(
     context = None
     if document["context"] is not None:
         context = read_context(document["context"], tensors["context"], freq, encoding)
+    calibration = None
+    if document["calibration"] is not None:
+        calibration = read_calibration(
+            document["calibration"], tensors["calibration"], config.prediction_length
+        )
+    dependence = read_dependence(document["dependence"], config.prediction_length)
     model = _build_filled(config, backbone, tensors["model"])
-    forecaster.num_steps_ = num_steps
     forecaster._set_fitted(
-        model.eval(), schema=schema, encoding=encoding, freq=freq, context=context
+        Fitted(model.eval(), encoding, dependence, num_steps),
+        schema=schema,
+        freq=freq,
+        context=context,
+        calibration=calibration,
     )
     return forecaster
 

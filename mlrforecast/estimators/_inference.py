@@ -8,7 +8,9 @@ import torch
 
 from mlrforecast._core.errors import DataError
 from mlrforecast.data import CovariateEncoding, ForecastBatch, ForecastWindows, Panel
-from mlrforecast.models import EncoderForecaster
+from mlrforecast.estimators._forecasts import Forecasts, count_details
+from mlrforecast.models import EncoderConfig, EncoderForecaster
+from mlrforecast.nn import DISTRIBUTIONS
 
 BATCH = 512
 """Univariate windows a forward pass."""
@@ -41,41 +43,40 @@ class Predictor(NamedTuple):
             cutoffs=cutoffs,
             context_length=config.context_length,
             prediction_length=config.prediction_length,
-            scaling=config.scaling,
+            scaling=config.data_scaling,
         )
 
-    def forecast(
-        self, windows: ForecastWindows, levels: tuple[float, ...] | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Forecast from windows.
+    def forecast(self, windows: ForecastWindows, *, point_only: bool = False) -> Forecasts:
+        """Forecast from windows, in float64 and in the units of the panel.
 
-        Returns the point forecast (W, F, C), and if levels are given the quantiles
-        (W, F, C, Q), in float64 and in the units of the panel; NaN where a context holds no value.
+        With ``point_only`` nothing is kept of the uncertainty, which takes much more memory.
         """
-        num_channels = windows.panel.num_channels
-        shape = (len(windows), windows.prediction_length, num_channels)
-        points = np.empty(shape)
-        quantiles = None if levels is None else np.empty((*shape, len(levels)))
+        config = self.model.config
+        count, channels = len(windows), windows.panel.num_channels
+        point = np.empty((count, config.prediction_length, channels))
+        details = None
+        if (num_details := count_details(config)) > 0 and not point_only:
+            details = np.empty((*point.shape, num_details))
+        scales = np.empty((count, 1, channels))
+        varied = np.empty(scales.shape, dtype=bool)
         device = find_device(self.accelerator)
         self.model.to(device)
         try:
-            for rows in slices(len(windows), max(1, BATCH // num_channels)):
+            for rows in slices(count, max(1, BATCH // channels)):
                 given = windows.gather(rows)
-                scale = np.where(given.observed, given.scale, np.nan)
-                for channels in slices(num_channels, BATCH):
-                    here = rows, slice(None), channels
-                    point, trained = self._call(given.batch, channels, device)
-                    there = np.s_[:, :, channels]
-                    points[here] = point * scale[there] + given.loc[there]
-                    if quantiles is not None and levels is not None and trained is not None:
-                        picked = interpolate_levels(
-                            trained, self.model.config.quantile_levels, levels
-                        )
-                        quantiles[here] = picked * scale[there][..., None]
-                        quantiles[here] += given.loc[there][..., None]
+                scales[rows] = np.where(given.observed, given.scale, np.nan)
+                varied[rows] = given.varied
+                for part in slices(channels, BATCH):
+                    there = np.s_[:, :, part]
+                    loc, scale = given.loc[there], scales[rows][there]
+                    here = rows, slice(None), part
+                    forecast, found = self._call(given.batch, part, device)
+                    point[here], found = rescale(config, forecast, found, loc, scale)
+                    if details is not None:
+                        details[here] = found
         finally:
             self.model.cpu()
-        return points, quantiles
+        return Forecasts(config=config, point=point, details=details, scale=scales, varied=varied)
 
     def _call(
         self, batch: ForecastBatch, channels: slice, device: torch.device
@@ -130,12 +131,16 @@ def check_observed(panel: Panel, context_length: int) -> None:
     )
 
 
-def interpolate_levels(
-    trained: np.ndarray, trained_levels: tuple[float, ...], levels: tuple[float, ...]
-) -> np.ndarray:
-    """Interpolate quantiles of shape (..., Q) linearly between the trained levels."""
-    positions = np.interp(levels, trained_levels, np.arange(len(trained_levels)))
-    below = np.floor(positions).astype(int)
-    above = np.ceil(positions).astype(int)
-    share = positions - below
-    return np.asarray(trained[..., below] * (1 - share) + trained[..., above] * share)
+def rescale(
+    config: EncoderConfig,
+    point: np.ndarray,
+    details: np.ndarray | None,
+    loc: np.ndarray,
+    scale: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Bring point forecasts (B, F, C) and their details (B, F, C, K) into the unit of the frame."""
+    if details is not None and config.loss in DISTRIBUTIONS:
+        details = DISTRIBUTIONS[config.loss].rescale(details, loc, scale)
+    elif details is not None:
+        details = details * scale[..., None] + loc[..., None]
+    return point * scale + loc, details

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,15 +40,6 @@ def find_leaks(
     # Not left to pandas: a missing stamp would make objects or floats of them.
     dtype = panel.index.dtype if dated else pd.Int64Dtype()
     return report.astype({"cutoff": dtype})
-
-
-def check_cutoffs(cutoffs: Any) -> int:
-    """Return how many cutoffs are checked."""
-    if isinstance(cutoffs, bool) or not isinstance(cutoffs, Integral):
-        raise TypeError(f"`cutoffs` must be an integer, got {cutoffs!r}.")
-    if cutoffs < 1:
-        raise ValueError(f"`cutoffs` must be at least 1, got {cutoffs}.")
-    return int(cutoffs)
 
 
 def _stamps(panel: Panel, count: int) -> list[Any]:
@@ -108,10 +98,9 @@ def _read(predictor: Predictor, panel: Panel, cutoffs: np.ndarray) -> dict[str, 
     series = np.flatnonzero(cutoffs)
     windows = predictor.windows(panel, series, cutoffs[series])
     given = [windows.gather(rows) for rows in slices(len(windows), BATCH)]
-    config = predictor.model.config
-    levels = config.quantile_levels if config.loss == "quantile" else None
-    point, quantiles = predictor.forecast(windows, levels)
-    forecasts = [point[..., None]] if quantiles is None else [point[..., None], quantiles]
+    found = predictor.forecast(windows)
+    point = found.point[..., None]
+    forecasts = [point] if found.details is None else [point, found.details]
     return {
         "loc": np.concatenate([part.loc for part in given]),
         "scale": np.concatenate([part.scale for part in given]),

@@ -1,6 +1,6 @@
 """Levels that are asked of a forecast, and forecasts side by side for a drawing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,28 +9,53 @@ import pandas as pd
 from mlrforecast.data import Panel, future_index
 from mlrforecast.estimators._rules import check_level_numbers
 from mlrforecast.models import EncoderConfig
+from mlrforecast.nn import DISTRIBUTIONS
 
 
 def check_levels_requested(
-    levels: Iterable[float] | None, config: EncoderConfig
+    levels: Iterable[float] | None, config: EncoderConfig, *, calibrated: bool
 ) -> tuple[float, ...] | None:
     """Return the levels asked of a forecast, or say why they cannot be had."""
     if levels is None:
         return None
+    given = check_level_numbers(levels)
+    if not given or not all(0 < level < 1 for level in given) or len(set(given)) < len(given):
+        raise ValueError(
+            f"`quantile_levels` must be different levels in (0, 1), to 6 decimals, got {given}."
+        )
+    if calibrated or config.loss in DISTRIBUTIONS:
+        return given
     if config.loss != "quantile":
         raise ValueError(
-            f"`quantile_levels` need loss='quantile'; this forecaster has loss={config.loss!r}."
+            f"`quantile_levels`: loss={config.loss!r} forecasts a point only. Choose "
+            "loss='quantile' or a distribution, or learn intervals from its errors with "
+            "`calibrate`."
         )
-    given = check_level_numbers(levels)
-    lowest, highest = config.quantile_levels[0], config.quantile_levels[-1]
-    outside = [level for level in given if not lowest <= level <= highest]
-    if outside or not given or len(set(given)) < len(given):
+    trained = config.quantile_levels
+    if len(trained) == 1 and given != trained:
         raise ValueError(
-            f"`quantile_levels` must be different levels within the trained ones, {lowest:g} to "
-            f"{highest:g}, got {given}. Others are trained with "
-            "MLRForecaster(quantile_levels=...)."
+            f"`quantile_levels` must be ({trained[0]:g},), the only one that was trained, got "
+            f"{given}. Others are between or beyond two trained ones: "
+            "MLRForecaster(quantile_levels=(0.1, 0.9))."
         )
     return given
+
+
+def choose_items(panel: Panel, items: Sequence[Hashable]) -> Panel:
+    """Return the series of a long panel, or the channels of another one, with some names."""
+    if isinstance(items, str) or not isinstance(items, Sequence | np.ndarray | pd.Index):
+        raise TypeError(f"`items` must be a sequence of names, got {items!r}.")
+    known = {name: number for number, name in enumerate(panel.labels.tolist())}
+    if missing := [name for name in items if name not in known]:
+        raise ValueError(
+            f"`items` must be names of series, such as {next(iter(known))!r}, got {missing[0]!r}."
+        )
+    numbers = np.array([known[name] for name in items], dtype=np.int64)
+    if not len(numbers):
+        raise ValueError("`items` must name at least one series, got none.")
+    if panel.layout.form == "long":
+        return panel.select(numbers)
+    return replace(panel, labels=panel.labels[numbers], values=panel.values[:, numbers])
 
 
 def first_items(panel: Panel, count: int) -> Panel:

@@ -15,6 +15,7 @@ from mlrforecast.data import CovariateEncoding, FrameSchema, Scaling, parse_freq
 from mlrforecast.data.schema import Fill, Resample
 from mlrforecast.estimators import _rules
 from mlrforecast.models import EncoderConfig
+from mlrforecast.models.encoder import Loss
 from mlrforecast.training import Parametrization, TrainingOptions
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ CONSTRAINTS: dict[str, list[Any] | str] = {
     # Any hashable object may name a column.
     **dict.fromkeys((*COLUMN, *COLUMNS), "no_validation"),
     "calendar": ["boolean"],
+    "season_length": [None, Interval(Integral, 1, None, closed="left")],
     "freq": [None, str, Interval(Integral, 1, None, closed="left")],
     "fill": [None, StrOptions(set(get_args(Fill)))],
     "resample": [None, StrOptions(set(get_args(Resample)))],
@@ -49,7 +51,7 @@ CONSTRAINTS: dict[str, list[Any] | str] = {
     "hidden_width": [Interval(Integral, 1, None, closed="left")],
     "dropout": [Interval(Real, 0, 1, closed="left")],
     "head_dropout": [Interval(Real, 0, 1, closed="left")],
-    "loss": [StrOptions({"quantile", "mae", "mse"})],
+    "loss": [StrOptions(set(get_args(Loss)))],
     "quantile_levels": [tuple, list, np.ndarray],
     "frequency_weight": [Interval(Real, 0, 1, closed="both")],
     "backbone": [None, nn.Module],

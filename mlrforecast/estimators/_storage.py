@@ -30,7 +30,9 @@ from mlrforecast.estimators._document import (
 Tensors = dict[str, torch.Tensor]
 
 DRAFT = ".mlrforecast-draft-"
-LEFTOVER = re.compile(r"(model|context)-[0-9a-f]{12}\.safetensors|\.mlrforecast-draft-[0-9a-f]{16}")
+LEFTOVER = re.compile(
+    r"(model|context|calibration)-[0-9a-f]{12}\.safetensors|\.mlrforecast-draft-[0-9a-f]{16}"
+)
 ATTEMPTS = 5
 
 

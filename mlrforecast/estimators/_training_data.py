@@ -8,6 +8,7 @@ from mlrforecast._core.errors import DataError
 from mlrforecast.data import CovariateEncoding, Panel, WindowStore
 from mlrforecast.estimators import _parameters
 from mlrforecast.models import EncoderConfig
+from mlrforecast.nn import DISTRIBUTIONS
 
 
 class TrainingData(NamedTuple):
@@ -36,6 +37,8 @@ class TrainingData(NamedTuple):
 
 def prepare(panel: Panel, parameters: dict[str, Any]) -> TrainingData:
     """Cut a panel into windows as the parameters say."""
+    if parameters["loss"] in DISTRIBUTIONS and DISTRIBUTIONS[parameters["loss"]].is_count:
+        _check_counts(panel, parameters["loss"])
     longest = int(panel.lengths.max())
     context_length, patch_length = _parameters.derive_lengths(parameters, longest)
     training, validation = panel, None
@@ -81,6 +84,21 @@ def split_validation(
     return panel.crop(np.zeros_like(rows), cuts), validation.crop(first, rows[held])
 
 
+def _check_counts(panel: Panel, loss: str) -> None:
+    """Refuse values that are no counts."""
+    values = panel.values
+    wrong = np.argwhere((values < 0) | (np.floor(values) < values))
+    if not len(wrong):
+        return
+    row, channel = map(int, wrong[0])
+    number = int(np.searchsorted(panel.bounds, row, side="right")) - 1
+    raise DataError(
+        f"loss={loss!r} needs counts, whole numbers from 0 on, but {panel.label(number, channel)} "
+        f"holds {values[row, channel]:g} at {panel.index[row]}. Choose another loss, such as "
+        "'quantile'."
+    )
+
+
 def _windows(panel: Panel, encoding: CovariateEncoding, config: EncoderConfig) -> WindowStore:
     """Return the windows of a panel; each has at least one patch of context."""
     return WindowStore(
@@ -89,5 +107,5 @@ def _windows(panel: Panel, encoding: CovariateEncoding, config: EncoderConfig) -
         context_length=config.context_length,
         prediction_length=config.prediction_length,
         min_context=config.patch_length,
-        scaling=config.scaling,
+        scaling=config.data_scaling,
     )

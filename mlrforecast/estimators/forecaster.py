@@ -1,42 +1,46 @@
 """The estimator: frames in, forecasts out, on the scikit-learn contract."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from mlrforecast.data import (
-    CovariateEncoding,
-    FrameSchema,
-    Panel,
-    default_season_length,
-    extend_panel,
-    read_panel,
-    write_forecast,
+from mlrforecast._core.errors import DataError
+from mlrforecast.data import Panel, extend_panel, read_panel, write_forecast
+from mlrforecast.estimators import (
+    _backtest,
+    _calibration,
+    _files,
+    _inference,
+    _parameters,
+    _paths,
 )
-from mlrforecast.estimators import _files, _inference, _leakage, _parameters, _rolling, _rules
+from mlrforecast.estimators._evaluation import EvaluationMixin
+from mlrforecast.estimators._fitting import fit_panel
+from mlrforecast.estimators._forecasts import Forecasts, ResidualQuantiles
+from mlrforecast.estimators._inspection import InspectionMixin
 from mlrforecast.estimators._output import (
     check_levels_requested,
+    choose_items,
     first_items,
     wide_forecast,
     wide_history,
 )
-from mlrforecast.estimators._rolling import RollingForecast
-from mlrforecast.estimators._training_data import prepare
-from mlrforecast.models import EncoderForecaster
 from mlrforecast.plots import plot_forecast
-from mlrforecast.training import isolated_seed, train
+from mlrforecast.training import isolated_seed
+
+FAN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Levels that a picture shows."""
 
 
-class MLRForecaster(BaseEstimator):  # type: ignore[misc]
+class MLRForecaster(EvaluationMixin, InspectionMixin):
     """Forecast time series with an encoder transformer and multi-level low-rank attention.
 
     Every series, and every target column of a wide frame, is forecast on its own from its last
@@ -78,6 +82,9 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         Step from one row to the next: a pandas offset alias such as ``"15min"``, ``"W-WED"`` or
         ``"MS"``, or the difference of integer time. Default: what the stamps of the longest series
         follow.
+    season_length : int, optional
+        Steps of the main season, in which scaled errors and simple forecasts are counted. Default:
+        that of the frequency: 24 for hours, 12 for months, 1 for days and weeks.
     fill : {"missing", "zero"}, optional
         What rows hold that are absent between the first and the last of a series: missing targets,
         which are masked, or targets of 0. Default: a gap is an error.
@@ -117,14 +124,16 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         Model width, attention heads, encoder blocks, width of the feed-forward networks.
     dropout, head_dropout : float
         Dropout probability in the encoder and before the head, in [0, 1).
-    loss : {"quantile", "mae", "mse"}
-        What is trained: a median with quantiles around it, or a point forecast on the absolute
-        or the squared error.
+    loss : {"quantile", "mae", "mse", "normal", "student_t", "negative_binomial"}
+        What is trained: a median with quantiles around it; a point forecast on the absolute or
+        the squared error; or a distribution on its likelihood, ``"student_t"`` where there are
+        outliers, ``"negative_binomial"`` for counts.
     quantile_levels : sequence of float
-        Increasing levels in (0, 1) that the quantile loss trains; any level between the first
-        and the last can be asked of ``predict``.
+        Increasing levels in (0, 1) that the quantile loss trains; ``predict`` can be asked for
+        any other too.
     frequency_weight : float
-        Weight, 0 to 1, of the error of the forecast's Fourier coefficients in the loss.
+        Weight, 0 to 1, of the error of the forecast's Fourier coefficients in the loss; the loss
+        of a distribution has no such part.
     backbone : Module, optional
         Any encoder called as ``backbone(tokens, key_mask)`` with tokens of shape (B, N, D) in
         and out, ``D`` being ``width``, and ``key_mask`` of shape (B, N) or None. It is copied;
@@ -175,7 +184,11 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
     freq_ : str or int
         Frequency of the series, as a pandas offset alias, or the step of integer time.
     season_length_ : int
-        Steps of the main season of that frequency, used by ``score``.
+        Steps of the main season, used by ``score`` and ``backtest``.
+    dependence_ : ndarray of shape (F,)
+        How errors some steps apart correlate inside a forecast, used by ``predict_samples``.
+    calibration_ : Calibration or None
+        What :meth:`calibrate` has learnt.
     num_parameters_ : int
         Trained numbers of the network.
     num_steps_ : int
@@ -234,6 +247,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         static_covariates: Sequence[Hashable] = (),
         calendar: bool = True,
         freq: str | int | None = None,
+        season_length: int | None = None,
         fill: str | None = None,
         resample: str | None = None,
         scaling: str = "standard",
@@ -276,6 +290,7 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         self.static_covariates = static_covariates
         self.calendar = calendar
         self.freq = freq
+        self.season_length = season_length
         self.fill = fill
         self.resample = resample
         self.scaling = scaling
@@ -348,17 +363,12 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         # Reading a frame swaps the filters of warnings, which belong to the process too.
         with isolated_seed(parameters["seed"]):
             panel = read_panel(X, schema)
-            data = prepare(panel, parameters)
-            model = _rules.build_model(data.config, self.backbone)
-            _rules.start(model, parameters["parametrization"])
-            options = _parameters.training_options(parameters, len(data.store))
-            self.num_steps_ = train(model, data.store, options, validation=data.validation)
+            fitted = fit_panel(panel, parameters, self.backbone)
         self._set_fitted(
-            model,
+            fitted,
             schema=schema,
-            encoding=data.encoding,
             freq=panel.freq,
-            context=panel.tail(data.config.context_length),
+            context=panel.tail(fitted.model.config.context_length),
         )
         self._note_features(_parameters.names_of_columns(X))
         return self
@@ -393,14 +403,99 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         _parameters.check_without_data(_parameters.plain_parameters(self))
         _inference.find_device(self.accelerator)
 
+    def calibrate(
+        self,
+        X: object,
+        *,
+        method: str = "split",
+        windows: int | None = None,
+        step: int | None = None,
+        refit: bool = True,
+    ) -> Self:
+        """Learn from forecasts of the past how wide intervals must be to hold what they promise.
+
+        Conformal calibration: forecasts of the newest windows in a frame are compared with what
+        followed, in units of their own spread, and every later quantile lies as far from the
+        centre as that share of these residuals did. If later windows are like these ones, an
+        80 % interval holds 80 % of the values, whatever the network believes. Point forecasts
+        stay the same. It gives quantiles to ``loss="mse"`` and ``"mae"`` too.
+
+        Parameters
+        ----------
+        X : DataFrame, Series or ndarray
+            The frame of ``fit``, or a newer one.
+        method : {"split", "rolling"}
+            ``"split"``: the residuals stay as they are. ``"rolling"``: rows that a later frame
+            has beyond these add residuals of the same network, and as many of the oldest ones
+            go, so that intervals follow a change of the errors.
+        windows : int, optional
+            Windows of each series, counted back from its newest row. Default: about 20 that lie
+            in the newest fifth of the longest series.
+        step : int, optional
+            Rows from one window to the next; windows may overlap. Default:
+            ``prediction_length`` if ``windows`` is given, otherwise what spreads them evenly.
+        refit : bool
+            Whether the residuals are those of a second network, trained in the same way on the
+            rows before these windows alone; it is dropped afterwards. False: those of this
+            network. That is quicker, and right only for rows that ``fit`` has not seen: on
+            others intervals become too narrow.
+
+        Returns
+        -------
+        MLRForecaster
+            The forecaster itself, calibrated; ``calibration_.coverage`` reports what it brought.
+
+        Raises
+        ------
+        NotFittedError, ValueError, TypeError
+            If ``fit`` has not been called, or an argument is out of its range.
+        DataError
+            If the frame breaks a rule, or is too short. The forecaster is as before then.
+
+        Examples
+        --------
+        >>> from mlrforecast import MLRForecaster, load_dataset
+        >>> frame = load_dataset("synthetic").targets
+        >>> forecaster = MLRForecaster(prediction_length=24, max_steps=2, progress=False)
+        >>> forecaster.fit(frame).calibrate(frame).calibration_
+        Calibration(method: split, windows: 20, residuals: 1440)
+        >>> list(forecaster.calibration_.coverage.columns)
+        ['before', 'after', 'width']
+        """
+        check_is_fitted(self, "model_")
+        checked = _calibration.check_method(method)
+        counts = {"windows": windows, "step": step}
+        given = {
+            name: None if value is None else _backtest.check_count(name, value)
+            for name, value in counts.items()
+        }
+        panel = self._read(X)
+        count, step = _backtest.calibration_windows(panel, self.config_, **given)
+        cutoffs = _backtest.find_cutoffs(panel, self.config_, windows=count, step=step)
+        every = int(cutoffs.places.max()) + 1 if refit else 0
+        found, actual = self._forecast_cutoffs(panel, cutoffs, step=step, every=every)
+        self.calibration_ = _calibration.calibrate(
+            found,
+            actual,
+            known_at=_calibration.known_at(
+                panel, cutoffs.series, cutoffs.num_rows, actual.shape[1]
+            ),
+            newer=_calibration.newer_half(cutoffs.series),
+            method=checked,
+            step=step,
+            num_windows=int(cutoffs.places.max()) + 1,
+        )
+        return self
+
     def predict(
         self,
         X: object = None,
         *,
         future: object = None,
+        prediction_length: int | None = None,
         quantile_levels: Sequence[float] | None = None,
     ) -> Any:
-        """Forecast the ``prediction_length`` steps that follow a frame.
+        """Forecast the steps that follow a frame.
 
         Parameters
         ----------
@@ -412,9 +507,15 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
             The ``known_covariates`` of the steps to forecast: a frame in the form of ``X`` with
             its time, its items if it is a long one, and these columns. It may hold more rows and
             columns, which are not read. Needed if there are known covariates.
+        prediction_length : int, optional
+            Steps to forecast. Fewer than were trained are the first ones of the same forecast.
+            More are forecast block by block, each of which reads the point forecasts before it;
+            for quantiles, it reads sample paths instead, so that they widen as the uncertainty
+            adds up. Default: as trained.
         quantile_levels : sequence of float, optional
-            Levels to forecast too, within the trained ones; between two trained levels the
-            quantile is interpolated.
+            Levels in (0, 1) to forecast too; they never cross. Of ``loss="quantile"``, those
+            between and beyond the trained ones lie on a straight line over the quantiles of the
+            normal distribution. After :meth:`calibrate` they are calibrated.
 
         Returns
         -------
@@ -437,151 +538,103 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
             If a frame breaks a rule. If ``future`` is incomplete, the message lists what is
             missing.
         ValueError
-            If a level is not within the trained ones, or the loss has no quantiles, or ``X`` is
-            omitted after ``load``.
+            If a level is not in (0, 1), or the loss has no quantiles and nothing was calibrated,
+            or ``X`` is omitted after ``load``.
         """
         check_is_fitted(self, "model_")
-        levels = check_levels_requested(quantile_levels, self.config_)
-        panel = self._context(X)
-        return write_forecast(panel, *self._forecast(panel, future, levels), levels)
+        horizon = self._check_horizon(prediction_length)
+        levels = self._check_levels(quantile_levels)
+        panel, residuals = self._context(X)
+        names = None if levels is None else [f"{level:g}" for level in levels]
+        return write_forecast(
+            panel, *self._forecast(panel, future, horizon, levels, residuals), names
+        )
 
-    def rolling_forecast(
+    def predict_samples(
         self,
-        X: object,
+        X: object = None,
         *,
-        step: int = 1,
-        quantile_levels: Sequence[float] | None = None,
-    ) -> RollingForecast:
-        """Forecast from every window inside a frame, without refitting.
+        future: object = None,
+        prediction_length: int | None = None,
+        num_samples: int = 100,
+        seed: int = 0,
+    ) -> Any:
+        """Draw sample paths of the steps that follow a frame.
+
+        At each step the samples have the distribution that ``predict`` gives quantiles of.
+        Inside a path, steps depend on each other as the errors of forecasts of the training rows
+        do (a Gaussian copula), so that sums and maxima over steps have a plausible spread.
 
         Parameters
         ----------
-        X : DataFrame, Series or ndarray
-            A frame in any form whose series hold at least ``prediction_length + 1`` rows; known
-            covariates are read from it too. A series with less than ``context_length_ +
-            prediction_length`` rows has one window, whose context is what there is.
-        step : int
-            Rows from one window to the next; windows are counted back from the newest row.
-        quantile_levels : sequence of float, optional
-            Levels to forecast too.
+        X, future, prediction_length
+            As in :meth:`predict`.
+        num_samples : int
+            Paths of each series.
+        seed : int
+            Seed of the draw. The same random numbers serve every series, so that the samples of
+            one do not depend on which others are there; paths of different series are therefore
+            no draw from their joint distribution.
 
         Returns
         -------
-        RollingForecast
-            Forecasts, actual values and cutoffs of all windows, oldest first.
+        DataFrame, Series or ndarray
+            As :meth:`predict` with quantiles, with ``"sample_0"``, ``"sample_1"``, ... in place
+            of levels; of an array those alone, of shape (F, K) or (F, C, K).
 
         Raises
         ------
-        NotFittedError, DataError, ValueError
-            As in :meth:`predict`; also if a series is too short.
-        """
-        check_is_fitted(self, "model_")
-        step = _rolling.check_step(step)
-        levels = check_levels_requested(quantile_levels, self.config_)
-        panel = self._read(X)
-        windows = _rolling.rolling_windows(self._predictor, panel, step)
-        return _rolling.roll(self._predictor, windows, levels)
-
-    def score(self, X: object, y: None = None) -> float:
-        """Return minus the mean absolute scaled error over the windows inside a frame.
-
-        Windows follow each other every ``prediction_length`` steps, counted back from the newest
-        row. The error of each is divided by that of the seasonal naive forecast inside its own
-        context; windows whose context repeats its season exactly, and so has no such error,
-        are left out, with one warning that counts them.
-
-        Parameters
-        ----------
-        X : DataFrame, Series or ndarray
-            As in :meth:`rolling_forecast`.
-        y : None
-            Not used; here for scikit-learn.
-
-        Returns
-        -------
-        float
-            Higher is better.
-
-        Raises
-        ------
-        NotFittedError, DataError, ValueError
-            As in :meth:`rolling_forecast`; also if no window can be scored.
-
-        Warns
-        -----
-        UserWarning
-            If some, but not all, windows are left out.
-        """
-        check_is_fitted(self, "model_")
-        panel = self._read(X)
-        step = self.config_.prediction_length
-        windows = _rolling.rolling_windows(self._predictor, panel, step)
-        rolled = _rolling.roll(self._predictor, windows, None)
-        return -_rolling.scaled_error(rolled, windows, self.season_length_)
-
-    def check_leakage(self, X: object, *, cutoffs: int = 3) -> pd.DataFrame:
-        """Check on a frame that nothing after a cutoff reaches what stands before it.
-
-        At each cutoff, targets and past covariates after it are replaced, by noise of another
-        size and then by nothing, and the rows beyond the steps to forecast are cut off. What the
-        forecaster makes of the rows up to the cutoff must stay the same to the last bit.
-
-        Parameters
-        ----------
-        X : DataFrame, Series or ndarray
-            As in :meth:`rolling_forecast`; the frame that ``fit`` was given, or a newer one.
-        cutoffs : int
-            Cutoffs to check, at about equal distances in the longest series.
-
-        Returns
-        -------
-        DataFrame
-            A row for each check, with the columns ``check``, ``cutoff`` (the last stamp before
-            what was changed), ``max_change`` and ``passed``.
-
-            - ``"scaler"``: change of the location and scale of the contexts, in units of the scale.
-            - ``"forecast"``: change of point forecasts and quantiles, in the same units.
-            - ``"training"``: change of the scaled training windows and of the encoding of
-              covariates when the rows that early stopping would hold back are replaced. Left out
-              if no series is long enough to hold rows back.
-            - ``"known covariate 'x'"``: here ``max_change`` is the size of the correlation of a
-              numeric known covariate with a target in the same row. Above 0.9999 it does not
-              pass: the column may be the target itself, which nobody knows in advance.
-
-        Raises
-        ------
-        NotFittedError, DataError, ValueError
-            As in :meth:`predict`; also if no series has two rows.
+        NotFittedError, DataError, ValueError, TypeError
+            As in :meth:`predict`.
 
         Examples
         --------
         >>> from mlrforecast import MLRForecaster, load_dataset
         >>> frame = load_dataset("synthetic").targets
         >>> forecaster = MLRForecaster(prediction_length=24, max_steps=2, progress=False)
-        >>> bool(forecaster.fit(frame).check_leakage(frame)["passed"].all())
-        True
+        >>> samples = forecaster.fit(frame).predict_samples(num_samples=50)["load_1"]
+        >>> samples.drop(columns="point").sum().shape
+        (50,)
         """
         check_is_fitted(self, "model_")
-        cutoffs = _leakage.check_cutoffs(cutoffs)
-        parameters = _parameters.plain_parameters(self)
-        return _leakage.find_leaks(self._predictor, self._read(X), parameters, cutoffs)
+        horizon = self._check_horizon(prediction_length)
+        num_samples = _backtest.check_count("num_samples", num_samples)
+        seed = _backtest.check_count("seed", seed, least=0)
+        self._check_levels((0.5,) if self.config_.loss != "quantile" else (0.1, 0.9))
+        panel, residuals = self._context(X)
+        point, _ = self._forecast(panel, future, horizon, None, residuals)
+        extended = self._extend(panel, future, horizon)
+        samples = _paths.sample_paths(
+            self._forecaster_of(residuals),
+            extended,
+            panel.lengths,
+            horizon,
+            self._noise(horizon, num_paths=num_samples, seed=seed),
+        )
+        names = [f"sample_{number}" for number in range(num_samples)]
+        return write_forecast(panel, point, samples, names)
 
     def plot(
         self,
         X: object = None,
         *,
         future: object = None,
+        prediction_length: int | None = None,
         quantile_levels: Sequence[float] | None = None,
+        items: Sequence[Hashable] | None = None,
         max_items: int = 4,
     ) -> NDArray[Any]:
         """Draw the end of the history and the forecast that follows it.
 
         Parameters
         ----------
-        X, future : DataFrame, optional
+        X, future, prediction_length
             As in :meth:`predict`.
         quantile_levels : sequence of float, optional
-            Levels of the fan. Default: all that were trained, if the loss has quantiles.
+            Levels of the fan. Default: 0.1, 0.2, ... 0.9, if there are quantiles; of
+            ``loss="quantile"`` without calibration, all that were trained.
+        items : sequence of hashable, optional
+            Series of a long frame, or columns of a wide one, to draw. Default: the first ones.
         max_items : int
             Columns or series to draw at most.
 
@@ -592,21 +645,24 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
 
         Raises
         ------
-        NotFittedError, DataError, ValueError
-            As in :meth:`predict`.
+        NotFittedError, DataError, ValueError, TypeError
+            As in :meth:`predict`; also if there is no such item.
         """
         check_is_fitted(self, "model_")
-        if quantile_levels is None and self.config_.loss == "quantile":
-            quantile_levels = self.config_.quantile_levels
-        if max_items < 1:
-            raise ValueError(f"`max_items` must be at least 1, got {max_items}.")
-        levels = check_levels_requested(quantile_levels, self.config_)
-        panel = self._context(X)
-        shown = first_items(panel, max_items)
-        forecast = wide_forecast(shown, *self._forecast(shown, future, levels), levels)
-        history = wide_history(shown, 3 * self.config_.prediction_length)
+        horizon = self._check_horizon(prediction_length)
+        if quantile_levels is None:
+            quantile_levels = self._levels_of_fan()
+        levels = self._check_levels(quantile_levels)
+        max_items = _backtest.check_count("max_items", max_items)
+        panel, residuals = self._context(X)
+        chosen = panel if items is None else choose_items(panel, items)
+        shown = first_items(chosen, max_items)
+        forecast = wide_forecast(
+            shown, *self._forecast(shown, future, horizon, levels, residuals), levels
+        )
+        history = wide_history(shown, 3 * horizon)
         axes = plot_forecast(history, forecast, history_length=len(history), max_items=max_items)
-        if (hidden := len(panel.labels) - len(axes)) > 0:
+        if (hidden := len(chosen.labels) - len(axes)) > 0:
             axes[-1].set_xlabel(f"and {hidden} more, not drawn")
         return axes
 
@@ -662,60 +718,72 @@ class MLRForecaster(BaseEstimator):  # type: ignore[misc]
         """
         return _files.load(cls, path, backbone)
 
-    def _set_fitted(
-        self,
-        model: EncoderForecaster,
-        *,
-        schema: FrameSchema,
-        encoding: CovariateEncoding,
-        freq: str | int,
-        context: Panel | None,
-    ) -> None:
-        self.model_ = model
-        self.config_ = model.config
-        self.context_length_ = model.config.context_length
-        self.schema_ = schema
-        self.encoding_ = encoding
-        self.freq_ = freq
-        self.season_length_ = default_season_length(freq)
-        self.num_parameters_ = sum(parameter.numel() for parameter in model.parameters())
-        self.context_ = context
+    def _check_levels(self, levels: Sequence[float] | None) -> tuple[float, ...] | None:
+        """Return the levels asked of a forecast, or say why they cannot be had."""
+        calibrated = self.calibration_ is not None
+        return check_levels_requested(levels, self.config_, calibrated=calibrated)
 
-    def _note_features(self, names: Sequence[Any]) -> None:
-        """Keep what scikit-learn wants to know of the columns of a frame."""
-        self.n_features_in_ = len(names)
-        if all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            # Of an earlier fit.
-            del self.feature_names_in_
+    def _levels_of_fan(self) -> tuple[float, ...] | None:
+        """Return the levels that a picture shows."""
+        if self.config_.loss == "quantile" and self.calibration_ is None:
+            return self.config_.quantile_levels
+        if self.config_.loss in ("mae", "mse") and self.calibration_ is None:
+            return None
+        return FAN
 
-    @property
-    def _predictor(self) -> _inference.Predictor:
-        """What forecasts from panels."""
-        return _inference.Predictor(self.model_, self.encoding_, self.accelerator)
+    def _check_horizon(self, prediction_length: int | None) -> int:
+        """Return the steps to forecast."""
+        if prediction_length is None:
+            return self.config_.prediction_length
+        return _backtest.check_count("prediction_length", prediction_length)
 
-    def _read(self, X: object) -> Panel:
-        """Read a frame as the one of ``fit`` was read, whatever the parameters are now."""
-        return read_panel(X, self.schema_, freq=self.freq_)
+    def _extend(self, panel: Panel, future: object, horizon: int) -> Panel:
+        """Add the steps to forecast to the rows to forecast from."""
+        _inference.check_observed(panel, self.context_length_)
+        trained = self.config_.prediction_length
+        if horizon < trained:
+            try:
+                # What is known of later steps is read by a forecast of the trained length.
+                return extend_panel(panel, self.schema_, trained, future)
+            except DataError:
+                pass
+        return extend_panel(panel, self.schema_, horizon, future)
 
-    def _context(self, X: object) -> Panel:
-        """Return the rows to forecast from."""
-        if X is not None:
-            return self._read(X).tail(self.context_length_)
-        if self.context_ is None:
-            raise ValueError(
-                "`X` is needed: this forecaster was loaded from a file without its context. "
-                "Pass the frame to forecast from, or save with `with_context=True`."
-            )
-        return self.context_
+    def _forecaster_of(self, residuals: ResidualQuantiles | None) -> _paths.Forecast:
+        """Return what forecasts after some rows of each series of a panel, calibrated."""
+        predictor = self._predictor
+
+        def forecast(panel: Panel, num_rows: NDArray[Any]) -> Forecasts:
+            windows = predictor.windows(panel, np.arange(len(panel)), num_rows)
+            return replace(predictor.forecast(windows), residuals=residuals)
+
+        return forecast
+
+    def _noise(self, horizon: int, *, num_paths: int, seed: int) -> np.ndarray:
+        """Draw what makes paths of forecasts."""
+        num_blocks = -(-horizon // self.config_.prediction_length)
+        return _paths.draw_noise(
+            self.dependence_, num_blocks=num_blocks, num_paths=num_paths, seed=seed
+        )
 
     def _forecast(
-        self, panel: Panel, future: object, levels: tuple[float, ...] | None
+        self,
+        panel: Panel,
+        future: object,
+        horizon: int,
+        levels: tuple[float, ...] | None,
+        residuals: ResidualQuantiles | None,
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Forecast the steps that follow a panel."""
-        _inference.check_observed(panel, self.context_length_)
-        extended = extend_panel(panel, self.schema_, self.config_.prediction_length, future)
-        series = np.arange(len(panel))
-        windows = self._predictor.windows(extended, series, panel.lengths)
-        return self._predictor.forecast(windows, levels)
+        extended = self._extend(panel, future, horizon)
+        forecast = self._forecaster_of(residuals)
+        wanted = None if levels is None else np.array(levels)
+        if horizon <= self.config_.prediction_length:
+            found = forecast(extended, panel.lengths)
+            quantiles = None if wanted is None else found.quantiles(wanted)[:, :horizon]
+            return found.point[:, :horizon], quantiles
+        point = _paths.roll_point(forecast, extended, panel.lengths, horizon)
+        if wanted is None:
+            return point, None
+        noise = self._noise(horizon, num_paths=_paths.NUM_PATHS, seed=0)
+        return point, _paths.roll_quantiles(forecast, extended, horizon, wanted, noise)

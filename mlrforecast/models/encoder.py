@@ -20,8 +20,10 @@ from mlrforecast.models._config import (
 )
 from mlrforecast.models._encoder_inputs import check_columns, check_past
 from mlrforecast.nn import (
+    DISTRIBUTIONS,
     CalendarEffect,
     CovariateColumns,
+    DistributionHead,
     FutureEffect,
     PatchEmbedding,
     PointHead,
@@ -31,7 +33,7 @@ from mlrforecast.nn import (
 
 __all__ = ["EncoderConfig", "EncoderForecaster"]
 
-Loss = Literal["quantile", "mae", "mse"]
+Loss = Literal["quantile", "mae", "mse", "normal", "student_t", "negative_binomial"]
 
 _CARDINALITIES = ("past_cardinalities", "known_cardinalities", "static_cardinalities")
 
@@ -61,12 +63,14 @@ class EncoderConfig(EncoderFields):
         Size of the encoder.
     dropout, head_dropout : float
         Dropout probability in the encoder and before the head.
-    loss : {"quantile", "mae", "mse"}
-        Median and quantiles, or a point forecast trained on the absolute or squared error.
+    loss : {"quantile", "mae", "mse", "normal", "student_t", "negative_binomial"}
+        Median and quantiles; a point forecast trained on the absolute or squared error; or a
+        distribution trained by its likelihood, the last one of counts.
     quantile_levels : tuple of float
         Increasing levels in (0, 1) of the quantile loss.
     frequency_weight : float
-        Weight, 0 to 1, of the error of the Fourier coefficients in the loss.
+        Weight, 0 to 1, of the error of the Fourier coefficients in the loss; distributions have
+        no such error.
     scaling : {"standard", "robust", "mean_abs"}
         How each window is normalised, see :func:`mlrforecast.nn.instance_normalise`.
     past_cardinalities, known_cardinalities, static_cardinalities : tuple of int
@@ -143,6 +147,11 @@ class EncoderConfig(EncoderFields):
                 f"`patch_stride` must be at most `patch_length` ({self.patch_length}), so that no "
                 f"step is left out, got {self.patch_stride}."
             )
+
+    @property
+    def data_scaling(self) -> Scaling | None:
+        """How values are scaled before the model sees them; None where it needs counts."""
+        return None if self.loss == "negative_binomial" else self.scaling
 
     def _check_quantile_levels(self) -> None:
         """Make the quantile levels a tuple of floats, and check their order."""
@@ -239,7 +248,7 @@ class EncoderForecaster(nn.Module):
         known_covariates: Float[Tensor, "B S K2"] | None = None,
         static_covariates: Float[Tensor, "B K3"] | None = None,
         calendar: Float[Tensor, "B F K4"] | None = None,
-    ) -> tuple[Float[Tensor, "B F C"], Float[Tensor, "B F C Q"] | None]:
+    ) -> tuple[Float[Tensor, "B F C"], Float[Tensor, "B F C K5"] | None]:
         """Forecast the steps after a context.
 
         Parameters
@@ -261,9 +270,10 @@ class EncoderForecaster(nn.Module):
         Returns
         -------
         point : Tensor of shape (B, F, C)
-            Point forecast: the median for the quantile loss and "mae", the mean for "mse".
-        quantiles : Tensor of shape (B, F, C, Q), or None
-            Quantiles in the order of ``config.quantile_levels``, if the loss has them.
+            Point forecast: the median for the quantile loss and "mae", otherwise the mean.
+        details : Tensor of shape (B, F, C, Q) or (B, F, C, P), or None
+            Quantiles in the order of ``config.quantile_levels``, or parameters of the distribution
+            in the order of its class in :mod:`mlrforecast.nn`, if the loss has them.
         """
         check_past(past_target, past_observed, self.config.context_length)
         given = (past_covariates, known_covariates, static_covariates, calendar)
@@ -280,12 +290,10 @@ class EncoderForecaster(nn.Module):
             static=_read(self.static_columns, static_covariates),
         )
         encoded = self.backbone(tokens, key_mask)
-        point, quantiles = self.head(encoded, self._effect(encoded, num_channels, known, calendar))
-        point = _unfold(point * normal.scale + normal.loc, num_channels)
-        if quantiles is None:
-            return point, None
-        scale, loc = normal.scale.unsqueeze(-1), normal.loc.unsqueeze(-1)
-        return point, _unfold(quantiles * scale + loc, num_channels)
+        raw = self.head(encoded, self._effect(encoded, num_channels, known, calendar))
+        point, details = self.head.rescale(raw, normal.loc, normal.scale)
+        point = _unfold(point, num_channels)
+        return point, None if details is None else _unfold(details, num_channels)
 
     def _check_covariates(
         self,
@@ -331,7 +339,7 @@ class EncoderForecaster(nn.Module):
 
     def forecast(
         self, batch: ForecastBatch
-    ) -> tuple[Float[Tensor, "B F C"], Float[Tensor, "B F C Q"] | None]:
+    ) -> tuple[Float[Tensor, "B F C"], Float[Tensor, "B F C K5"] | None]:
         """Forecast what follows the contexts of a batch.
 
         Parameters
@@ -341,7 +349,7 @@ class EncoderForecaster(nn.Module):
 
         Returns
         -------
-        point, quantiles
+        point, details
             As :meth:`forward`.
         """
         forecast: tuple[Tensor, Tensor | None] = self(
@@ -367,9 +375,9 @@ class EncoderForecaster(nn.Module):
         Tensor
             The loss, one number, over the observed steps of ``future_target``.
         """
-        point, quantiles = self.forecast(batch)
+        point, details = self.forecast(batch)
         observed = None if batch.future_observed is None else _fold(batch.future_observed)
-        forecast = (_fold(point), None if quantiles is None else _fold(quantiles))
+        forecast = (_fold(point), None if details is None else _fold(details))
         loss: Tensor = self.head.loss(forecast, _fold(batch.future_target), observed)
         return loss
 
@@ -384,6 +392,14 @@ def _build_head(config: EncoderConfig, num_tokens: int) -> PointHead:
             quantile_levels=config.quantile_levels,
             dropout=config.head_dropout,
             frequency_weight=config.frequency_weight,
+        )
+    if config.loss in DISTRIBUTIONS:
+        return DistributionHead(
+            num_tokens,
+            config.width,
+            config.prediction_length,
+            distribution=config.loss,
+            dropout=config.head_dropout,
         )
     return PointHead(
         num_tokens,

@@ -22,13 +22,21 @@ from mlrforecast.nn.attention import (
 from mlrforecast.nn.block import Encoder, EncoderBlock, attention_of_layers
 from mlrforecast.nn.cost import Convention, Cost
 from mlrforecast.nn.covariates import CalendarEffect, CovariateColumns, FutureEffect
+from mlrforecast.nn.distributions import (
+    DISTRIBUTIONS,
+    NegativeBinomialOutput,
+    NormalOutput,
+    OutputDistribution,
+    StudentTOutput,
+)
 from mlrforecast.nn.embedding import LearnedPositions, PatchEmbedding
-from mlrforecast.nn.heads import PointHead, QuantileHead
+from mlrforecast.nn.heads import DistributionHead, PointHead, QuantileHead
 from mlrforecast.nn.linear import InputLinear, OutputLinear
 from mlrforecast.nn.mup import MupRow, MupRule, initialise_mup, mup_table
 from mlrforecast.nn.norm import Normalised, instance_normalise
 
 __all__ = [
+    "DISTRIBUTIONS",
     "BilinearBTTScore",
     "BilinearMLRScore",
     "BilinearScore",
@@ -36,6 +44,7 @@ __all__ = [
     "Convention",
     "Cost",
     "CovariateColumns",
+    "DistributionHead",
     "Encoder",
     "EncoderBlock",
     "FutureEffect",
@@ -48,7 +57,10 @@ __all__ = [
     "MLRWindowScore",
     "MupRow",
     "MupRule",
+    "NegativeBinomialOutput",
+    "NormalOutput",
     "Normalised",
+    "OutputDistribution",
     "OutputLinear",
     "PatchEmbedding",
     "PointHead",
@@ -59,6 +71,7 @@ __all__ = [
     "StandardScore",
     "Step",
     "StructuredAttention",
+    "StudentTOutput",
     "attention_of_layers",
     "attentions",
     "default_ranks",

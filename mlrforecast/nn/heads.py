@@ -1,4 +1,4 @@
-"""Forecast heads: encoded tokens in, point and quantile forecasts out, each with its loss."""
+"""Forecast heads: encoded tokens in, forecasts with their uncertainty out, each with its loss."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
+from mlrforecast.nn.distributions import DISTRIBUTIONS, OutputDistribution
 from mlrforecast.nn.linear import OutputLinear
 
 Forecast = tuple[Float[Tensor, "B F"], Float[Tensor, "B F Q"] | None]
-"""Point forecast, and quantiles where the head has them."""
+"""Point forecast, and quantiles or parameters of a distribution where the head has them."""
 
 
 class PointHead(nn.Module):
@@ -76,6 +77,28 @@ class PointHead(nn.Module):
         point: Tensor = self.point(self.dropout(encoded.flatten(1)))
         return point if added is None else point + added, None
 
+    def rescale(
+        self, forecast: Forecast, loc: Float[Tensor, "B 1"], scale: Float[Tensor, "B 1"]
+    ) -> Forecast:
+        """Bring a forecast from the unit of the context into that of the series.
+
+        Parameters
+        ----------
+        forecast : tuple
+            What ``forward`` returned.
+        loc, scale : Tensor of shape (B, 1)
+            ``point * scale + loc`` is in the unit of the series.
+
+        Returns
+        -------
+        tuple
+            The point forecast, and quantiles (B, F, Q) or parameters (B, F, P), or None.
+        """
+        point, quantiles = forecast
+        if quantiles is not None:
+            quantiles = quantiles * scale.unsqueeze(-1) + loc.unsqueeze(-1)
+        return point * scale + loc, quantiles
+
     def loss(
         self,
         forecast: Forecast,
@@ -87,7 +110,7 @@ class PointHead(nn.Module):
         Parameters
         ----------
         forecast : tuple
-            What ``forward`` returned, in the units of ``target``.
+            What ``rescale`` returned, in the units of ``target``.
         target : Tensor of shape (B, F)
             Actual values.
         observed : Tensor of bool of shape (B, F), optional
@@ -231,6 +254,109 @@ class QuantileHead(PointHead):
         pinball = torch.maximum(self.levels * error, (self.levels - 1) * error)
         mask = None if observed is None else observed.unsqueeze(-1).expand_as(pinball)
         return super().loss(forecast, target, observed) + _masked_mean(pinball, mask)
+
+
+class DistributionHead(PointHead):
+    """A distribution for each step, trained by its likelihood.
+
+    The location has a weight for every token and step; the other parameters read the mean token
+    only.
+
+    Parameters
+    ----------
+    num_tokens, width, prediction_length : int
+        ``N``, ``D`` and ``F``.
+    distribution : {"normal", "student_t", "negative_binomial"}
+        The family, of ``P`` parameters.
+    dropout : float
+        Dropout probability of the flattened tokens.
+
+    Examples
+    --------
+    >>> head = DistributionHead(4, 8, 24, distribution="student_t")
+    >>> raw = head(torch.zeros(2, 4, 8))
+    >>> point, parameters = head.rescale(raw, torch.zeros(2, 1), torch.ones(2, 1))
+    >>> parameters.shape, bool((parameters[..., 0] == point).all())
+    (torch.Size([2, 24, 3]), True)
+    """
+
+    def __init__(
+        self,
+        num_tokens: int,
+        width: int,
+        prediction_length: int,
+        *,
+        distribution: str,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(num_tokens, width, prediction_length, dropout=dropout)
+        self.output: OutputDistribution = DISTRIBUTIONS[distribution]
+        self.prediction_length = prediction_length
+        self.spread = OutputLinear(width, prediction_length * len(self.output.starts))
+        nn.init.zeros_(self.spread.weight)
+        with torch.no_grad():
+            self.spread.bias.copy_(torch.tensor(self.output.starts).repeat(prediction_length))
+
+    def forward(
+        self, encoded: Float[Tensor, "B N D"], added: Float[Tensor, "B F"] | None = None
+    ) -> Forecast:
+        """Forecast from encoded tokens, in raw outputs.
+
+        Parameters
+        ----------
+        encoded, added
+            As in :meth:`PointHead.forward`.
+
+        Returns
+        -------
+        tuple
+            The location, and all raw outputs, the location first.
+        """
+        location, _ = super().forward(encoded, added)
+        others = self.spread(encoded.mean(dim=1)).unflatten(-1, (self.prediction_length, -1))
+        return location, torch.cat([location.unsqueeze(-1), others], dim=-1)
+
+    def rescale(
+        self, forecast: Forecast, loc: Float[Tensor, "B 1"], scale: Float[Tensor, "B 1"]
+    ) -> Forecast:
+        """Turn raw outputs into the parameters of distributions in the unit of the series.
+
+        Parameters
+        ----------
+        forecast, loc, scale
+            As in :meth:`PointHead.rescale`.
+
+        Returns
+        -------
+        tuple
+            The point forecast, and the parameters (B, F, P).
+        """
+        raw = forecast[1]
+        assert raw is not None
+        parameters = self.output.parameters(raw, loc, scale)
+        return self.output.point(parameters), parameters
+
+    def loss(
+        self,
+        forecast: Forecast,
+        target: Float[Tensor, "B F"],
+        observed: Bool[Tensor, "B F"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """Return minus the mean log-likelihood of the observed steps.
+
+        Parameters
+        ----------
+        forecast, target, observed
+            As in :meth:`PointHead.loss`.
+
+        Returns
+        -------
+        Tensor
+            The loss, one number.
+        """
+        parameters = forecast[1]
+        assert parameters is not None
+        return _masked_mean(-self.output.log_prob(parameters, target), observed)
 
 
 def _masked_mean(x: Tensor, mask: Tensor | None) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mlrforecast.nn.attention import BilinearMLRScore, BilinearScore
 from mlrforecast.nn.embedding import LearnedPositions
-from mlrforecast.nn.heads import QuantileHead
+from mlrforecast.nn.heads import DistributionHead, QuantileHead
 from mlrforecast.nn.linear import InputLinear, OutputLinear
 
 __all__ = ["MupRow", "MupRule", "initialise_mup", "mup_table"]
@@ -321,8 +321,8 @@ def _rules_of(module: nn.Module) -> dict[str, MupRule]:
                 for side in ("query_weights", "key_weights")
                 for lvl, weight in enumerate(getattr(module, side))
             }
-        case QuantileHead() if module.spread is not None:
-            # Built as the quantiles of a normal distribution, which zeros would undo.
+        case QuantileHead() | DistributionHead() if module.spread is not None:
+            # Built as a distribution of a plausible width, which zeros would undo.
             rules = {"spread.bias": MupRule("kept")}
         case InputLinear() | nn.Embedding() | LearnedPositions():
             rules = {"weight": MupRule("input"), "bias": MupRule("bias")}

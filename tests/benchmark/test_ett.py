@@ -41,7 +41,7 @@ class LastValue:
             raise ValueError("the fit failed")
         return self
 
-    def rolling_forecast(self, X):
+    def backtest(self, X, *, step):
         steps = self.parameters["prediction_length"]
         windows = np.lib.stride_tricks.sliding_window_view(X.to_numpy(), 30 + steps, axis=0)
         past = windows.transpose(0, 2, 1)[:, :30]

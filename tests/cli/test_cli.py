@@ -1,8 +1,9 @@
 """The command as a user meets it: help, errors, tables, files."""
 
 import os
+import re
+import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -10,57 +11,70 @@ import click
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
 import mlrforecast
-from mlrforecast.cli import _app, _benchmark, _demo, main
+from mlrforecast import MLRForecaster
+from mlrforecast.cli import _app, _benchmark, _demo
 from mlrforecast.data import load_dataset
 from mlrforecast.nn import attentions
 
-ROOT = Path(__file__).parents[2]
+
+def commands(group=_app.main, path=()):
+    """Every command and group below a group, with the words that call it."""
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """Run one command line inside an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    return lambda *words: CliRunner().invoke(main, [*words], prog_name="mlrforecast")
-
-
-def python(*words, folder, **variables):
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+WORDS = [words for words, _ in commands()]
 
 
 def test_version_and_help(run):
     result = run("--version")
     assert (result.exit_code, result.output) == (0, f"mlrforecast {mlrforecast.__version__}\n")
-    for words in ([], ["demo"], ["benchmark"], ["benchmark", "ett"]):
+    assert {" ".join(words) for words in WORDS} == {
+        *("backtest", "benchmark", "benchmark ett", "completion"),
+        *("demo", "fit", "plot", "predict"),
+    }
+    for words in ((), *WORDS):
         result = run(*words, "--help")
         assert result.exit_code == 0
-        assert result.output.startswith("Usage: mlrforecast")
+        assert result.output.startswith(" ".join(["Usage: mlrforecast", *words]))
+        assert re.search(r"\n  Examples?:\n    .*mlrforecast ", result.output)
 
 
-def test_help_imports_nothing_heavy(tmp_path):
+def test_the_list_of_commands_tells_each_in_full(run):
+    assert "..." not in run("--help").output.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("words", [(), *WORDS], ids=" ".join)
+def test_examples_of_the_help_are_commands(run, words):
+    examples = run(*words, "--help").output.partition("Example")[2].replace("\\\n", " ")
+    lines = [line.split(" > ")[0] for line in examples.splitlines() if "  mlrforecast " in line]
+    known = dict(commands())
+    for line in lines:
+        called = tuple(line.split()[1:])
+        words = max((found for found in known if called[: len(found)] == found), key=len)
+        context = known[words].make_context(words[-1], [*called[len(words) :]])
+        assert not isinstance(context.command, click.Group)
+    assert lines or words == ("completion",)
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_help_imports_nothing_heavy(python, words):
     code = (
         "import sys; from mlrforecast.cli import main\n"
-        "main(['benchmark', 'ett', '--help'], standalone_mode=False)\n"
+        f"main([*{words!r}, '--help'], standalone_mode=False)\n"
         "print(sorted({'torch', 'pandas', 'numpy', 'matplotlib', 'sklearn'} & set(sys.modules)))"
     )
-    result = python("-c", code, folder=tmp_path)
+    result = python("-c", code)
     assert result.stdout.splitlines()[-1] == "[]", result.stderr
 
 
-def test_the_module_runs_as_the_command_does(tmp_path):
+def test_the_module_runs_as_the_command_does(python, tmp_path):
     start = time.perf_counter()
-    result = python("-m", "mlrforecast", "--version", folder=tmp_path)
+    result = python("-m", "mlrforecast", "--version")
     assert result.stdout == f"mlrforecast {mlrforecast.__version__}\n"
     assert time.perf_counter() - start < 5
     assert list(tmp_path.iterdir()) == []
@@ -76,11 +90,11 @@ def test_an_expected_error_is_one_line_and_code_2(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_without_the_file_is_named_in_one_line(tmp_path):
+def test_a_folder_without_the_file_is_named_in_one_line(python, tmp_path):
     (tmp_path / "empty").mkdir()
     elsewhere = {"MLRFORECAST_DATA": "", "XDG_CACHE_HOME": str(tmp_path)}
     words = ("-m", "mlrforecast", "demo", "--data", "empty")
-    result = python(*words, folder=tmp_path, **elsewhere)
+    result = python(*words, **elsewhere)
     assert result.returncode == 2
     assert result.stderr.startswith("Error: ")
     assert result.stderr.count("\n") == 1
@@ -254,11 +268,10 @@ def test_a_real_benchmark_from_the_command_line(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_processes_give_the_rows_of_one_process(run, tmp_path):
+def test_processes_give_the_rows_of_one_process(run, python, tmp_path):
     words = "benchmark ett --dataset synthetic --horizons 24 --seeds 1 --final --max-steps 1"
     assert run(*words.split(), "--out", "one").exit_code == 0
-    result = python("-m", "mlrforecast", *words.split(), "--jobs", "2", "--out", "two",
-                    folder=tmp_path)  # fmt: skip
+    result = python("-m", "mlrforecast", *words.split(), "--jobs", "2", "--out", "two")
     assert result.returncode == 0, result.stderr
     one, two = (
         pd.read_csv(tmp_path / name / "synthetic_M_final.csv").sort_values(["model", "attention"])
@@ -308,17 +321,48 @@ def test_demo_floors_are_scored_on_the_test_windows():
                     assert floors[name][window, step, channel] == seen[-1]
 
 
-def test_every_option_says_what_it_does():
-    def commands(group):
-        for command in group.commands.values():
-            yield command
-            if isinstance(command, click.Group):
-                yield from commands(command)
-
-    for command in commands(_app.main):
+def test_every_option_and_argument_is_told_of():
+    for words, command in commands():
         assert command.help
         for parameter in command.params:
-            assert parameter.help, f"{command.name} --{parameter.name}"
+            if isinstance(parameter, click.Argument):
+                assert parameter.name.upper() in command.help
+            else:
+                assert parameter.help, f"{words} --{parameter.name}"
+
+
+def test_choices_are_those_of_the_library(run):
+    options = {option.name: option for option in _app.main.commands["fit"].params}
+    rules = MLRForecaster._parameter_constraints
+    for name in ("fill", "resample", "accelerator"):
+        (allowed,) = [rule.options for rule in rules[name] if hasattr(rule, "options")]
+        assert set(options[name].type.choices) == allowed
+    assert all(name in options["loss"].help for name in rules["loss"][0].options)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_what_the_shell_runs(run, shell):
+    result = run("completion", shell)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert f"_MLRFORECAST_COMPLETE={shell}_complete" in result.stdout
+    assert "# To install it, " in result.stdout
+    assert f"mlrforecast completion {shell}" in result.stdout
+    assert run("completion", "tcsh").exit_code == 2
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_takes_the_script(run, tmp_path):
+    (tmp_path / "script").write_text(run("completion", "bash").stdout)
+    check = subprocess.run(
+        ["bash", "-n", str(tmp_path / "script")], capture_output=True, text=True, check=False
+    )
+    assert (check.returncode, check.stderr) == (0, "")
+
+
+def test_options_are_completed(python):
+    asked = {"_MLRFORECAST_COMPLETE": "bash_complete", "COMP_CWORD": "2"}
+    result = python("-m", "mlrforecast", COMP_WORDS="mlrforecast fit --calib", **asked)
+    assert result.stdout == "plain,--calibrate\n", result.stderr
 
 
 def test_the_help_names_every_attention(run):

@@ -62,7 +62,7 @@ class ForecasterContract:
         assert {"model_", "freq_", "context_length_", "num_parameters_"} <= learned
         assert all(name.endswith("_") and not name.startswith("_") for name in learned)
 
-    @pytest.mark.parametrize("call", ["predict", "score", "rolling_forecast", "plot", "save"])
+    @pytest.mark.parametrize("call", ["predict", "score", "backtest", "plot", "save"])
     def test_nothing_works_before_fit(self, call: str, tmp_path: Path) -> None:
         argument = tmp_path / "model" if call == "save" else wide()
         with pytest.raises(NotFittedError):
@@ -94,7 +94,7 @@ class ForecasterContract:
         frame = FRAMES[form]().sample(frac=1, random_state=0)
         copy = frame.copy(deep=True)
         built = self.build().fit(frame)
-        built.predict(frame), built.rolling_forecast(frame), built.score(frame)
+        built.predict(frame), built.backtest(frame, step=1), built.score(frame)
         assert_frame_equal(frame, copy)
 
     def test_later_changes_of_the_frame_change_no_forecast(self) -> None:
@@ -210,7 +210,7 @@ class ForecasterContract:
     def test_rolling_windows_are_forecasts_of_truncated_frames(self, fitted: Any) -> None:
         frame = wide(70)
         frame.iloc[20:30, 1] = np.nan
-        rolled = fitted.rolling_forecast(frame, step=4)
+        rolled = fitted.backtest(frame, step=4)
         size = fitted.context_length_ + PREDICTION
         assert len(rolled.cutoffs) == (70 - size) // 4 + 1
         assert rolled.cutoffs[-1] == frame.index[-1 - PREDICTION]

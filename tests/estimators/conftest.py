@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from mlrforecast import MLRForecaster
-from mlrforecast.estimators import forecaster as module
+from mlrforecast.estimators import _fitting as module
 from tests.estimators.frames import TINY, long, wide
 
 

@@ -43,7 +43,7 @@ def relative_error(role: str, lag: int, prediction_length: int) -> float:
     """Error on rows that were not trained on, in standard deviations of the target."""
     frame = follows(lag)
     fitted = MLRForecaster(prediction_length, **QUICK, **{role: ["x"]}).fit(frame[:500])
-    rolled = fitted.rolling_forecast(frame[500 - CONTEXT :], step=prediction_length)
+    rolled = fitted.backtest(frame[500 - CONTEXT :], step=prediction_length)
     return float(np.sqrt(np.mean((rolled.forecast - rolled.actual) ** 2)) / frame["y"].std())
 
 

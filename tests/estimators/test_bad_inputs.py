@@ -150,7 +150,7 @@ def test_errors_come_before_training_and_say_what_is_wrong(
     calls = (
         MLRForecaster(**TINY).fit,
         on_wide.predict,
-        on_wide.rolling_forecast,
+        on_wide.backtest,
         on_wide.score,
         on_wide.check_leakage,
     )
@@ -172,7 +172,7 @@ def test_too_short_to_fit_is_long_enough_to_predict(
 
 @pytest.mark.parametrize("given", NO_FRAMES, ids=lambda given: type(given).__name__)
 def test_only_frames_are_read(on_wide: MLRForecaster, no_training: None, given: Any) -> None:
-    calls = (MLRForecaster(**TINY).fit, on_wide.predict, on_wide.rolling_forecast)
+    calls = (MLRForecaster(**TINY).fit, on_wide.predict, on_wide.backtest)
     for call in calls:
         with pytest.raises(
             TypeError, match=rf"`X` must be a DataFrame .*array, got {type(given).__name__}"

@@ -11,7 +11,7 @@ from pandas.testing import assert_frame_equal
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.errors import DataError
-from mlrforecast.estimators import forecaster as module
+from mlrforecast.estimators import _fitting as module
 from tests.estimators.frames import PREDICTION, TINY, long, wide
 
 ROLES = {"past_covariates": ["load", "wind"], "known_covariates": ["price", "open", "kind"]}
@@ -115,7 +115,7 @@ def test_a_forecast_with_a_future_frame_is_that_of_a_rolling_window(case: Any) -
     fitted, history, future = case
     forecast = numbers(fitted.predict(future=future))
     whole = pd.concat([history, future]).sort_index(kind="stable")
-    rolled = fitted.rolling_forecast(whole, step=1000)
+    rolled = fitted.backtest(whole, step=1000)
     found = rolled.forecast.reshape(forecast.shape)
     np.testing.assert_allclose(found, forecast, rtol=1e-6, atol=1e-6)
     assert np.isfinite(fitted.score(whole))
@@ -137,7 +137,7 @@ def test_frames_are_left_alone(case: Any) -> None:
     copies = [frame.copy(deep=True) for frame in frames]
     fresh = MLRForecaster(**fitted.get_params()).fit(frames[0])
     fresh.predict(frames[0], future=frames[1])
-    fresh.rolling_forecast(frames[0]), fresh.check_leakage(frames[0])
+    fresh.backtest(frames[0], step=1), fresh.check_leakage(frames[0])
     for frame, copy in zip(frames, copies, strict=True):
         assert_frame_equal(frame, copy)
 
@@ -221,7 +221,7 @@ class TestIncompleteFutures:
             on_wide.predict(future=wide_frame())
 
 
-@pytest.mark.parametrize("call", ["predict", "rolling_forecast", "score"])
+@pytest.mark.parametrize("call", ["predict", "backtest", "score"])
 def test_the_frame_needs_the_covariates_too(case: Any, call: str) -> None:
     fitted, history, _ = case
     with pytest.raises(DataError, match=r"no column 'price', which `known_covariates` names"):
@@ -283,7 +283,7 @@ class TestCalendar:
             frame = local.tz_convert(zone)
             fitted = MLRForecaster(**options | {"loss": "mse", "dropout": 0.0})
             fitted.fit(frame[:"2024-03-25"])
-            rolled = fitted.rolling_forecast(frame["2024-04-01":], step=1)
+            rolled = fitted.backtest(frame["2024-04-01":], step=1)
             errors[zone] = np.mean((rolled.forecast - rolled.actual) ** 2)
         # An hour is worth 0.03 of the squared error; most of it is noise.
         assert errors["Europe/Berlin"] < errors["UTC"] - 0.01
@@ -302,6 +302,6 @@ def test_training_learns_from_known_covariates_of_many_series() -> None:
     roles = {"id_column": "shop", "target": "sold", "known_covariates": ["promo"]}
     options = TINY | {"max_steps": 100, "learning_rate": 0.1, "loss": "mse", "dropout": 0.0}
     fitted = MLRForecaster(**options, **roles).fit(frame[frame["day"] < "2024-02-20"])
-    rolled = fitted.rolling_forecast(frame[frame["day"] >= "2024-01-26"], step=PREDICTION)
+    rolled = fitted.backtest(frame[frame["day"] >= "2024-01-26"], step=PREDICTION)
     error = np.abs(rolled.forecast - rolled.actual).mean() / rolled.actual.mean()
     assert error < 0.1

@@ -10,7 +10,7 @@ from pandas.testing import assert_frame_equal, assert_index_equal, assert_series
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.errors import DataError
-from mlrforecast.estimators import forecaster as module
+from mlrforecast.estimators import _fitting as module
 from tests.estimators.frames import CONTEXT, PREDICTION, TINY, long, wide
 
 
@@ -51,12 +51,12 @@ class TestArrays:
         values.setflags(write=False)
         copy = values.copy()
         fitted = MLRForecaster(**TINY).fit(values)
-        fitted.predict(values), fitted.rolling_forecast(values), fitted.check_leakage(values)
+        fitted.predict(values), fitted.backtest(values, step=1), fitted.check_leakage(values)
         np.testing.assert_array_equal(values, copy)
 
     def test_rolling_cutoffs_are_row_numbers(self) -> None:
         fitted = MLRForecaster(**TINY).fit(wide().to_numpy())
-        rolled = fitted.rolling_forecast(wide().to_numpy(), step=10)
+        rolled = fitted.backtest(wide().to_numpy(), step=10)
         assert list(rolled.cutoffs) == list(range(CONTEXT - 1, 120 - PREDICTION, 10))
 
 
@@ -134,7 +134,7 @@ class TestSummerTime:
         fitted = MLRForecaster(**TINY).fit(frame[:-PREDICTION])
         assert fitted.freq_ == freq
         assert_index_equal(fitted.predict().index, index[-PREDICTION:])
-        roll = fitted.rolling_forecast(frame)
+        roll = fitted.backtest(frame, step=1)
         assert roll.cutoffs[-1] == index[-PREDICTION - 1]
         assert str(roll.cutoffs.tz) == "Europe/Berlin"
 
@@ -278,6 +278,4 @@ def test_ids_like_numbers_stay_text_in_the_order_of_the_frame(on_long: MLRForeca
     frame = long(("000858", "2", "0858")).sample(frac=1, random_state=1)
     forecast = on_long.predict(frame)
     assert list(forecast["item_id"].unique()) == list(frame["item_id"].unique())
-    assert list(on_long.rolling_forecast(frame, step=500).item_ids) == list(
-        frame["item_id"].unique()
-    )
+    assert list(on_long.backtest(frame, step=500).item_ids) == list(frame["item_id"].unique())

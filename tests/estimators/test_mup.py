@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from mlrforecast import MLRForecaster
-from mlrforecast.estimators import forecaster as module
+from mlrforecast.estimators import _fitting as module
 from mlrforecast.nn import attentions, mup_table
 from mlrforecast.training import TrainingOptions
 from tests.estimators.frames import CONTEXT, PREDICTION, TINY, wide

