@@ -772,7 +772,7 @@ class TestAlteredFiles:
     ) -> None:
         edit(saved, lambda document: both(document, **{field: 10**9}))
         monkeypatch.setattr(_files, "build_model", lambda *_: pytest.fail("a model was built"))
-        with pytest.raises(ModelFileError, match="the weights do not fit|no list of 1000000000"):
+        with pytest.raises(ModelFileError, match=r"the weights do not fit|no list of 1000000000"):
             MLRForecaster.load(saved)
 
     @pytest.mark.parametrize("key", sorted(_document.KEYS))
