@@ -147,12 +147,12 @@ def test_values_that_are_no_counts_are_refused(no_training: None, value: float) 
     forecaster = MLRForecaster(**TINY, loss="negative_binomial")
     frame = counts()
     frame.iloc[17, 1] = value
-    with pytest.raises(DataError, match=rf"needs counts.*'b'.*{value}"):
+    with pytest.raises(DataError, match=rf"needs counts.*'b'.*{value:g}"):
         forecaster.fit(frame)
     table = long()
     table["target"] = 3.0
     table.loc[(table["item_id"] == "m").idxmax() + 5, "target"] = value
-    with pytest.raises(DataError, match=rf"needs counts.*'m'.*{value}"):
+    with pytest.raises(DataError, match=rf"needs counts.*'m'.*{value:g}"):
         forecaster.fit(table)
     assert not hasattr(forecaster, "model_")
 
