@@ -502,7 +502,8 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         X : DataFrame, Series or ndarray, optional
             A frame in any form, of the frequency of the one given to ``fit``, with the same
             covariates; series and targets may be new. Only the last ``context_length_`` rows of
-            each series are read. Default: the frame of ``fit``.
+            each series are read, and after a rolling calibration those that are newer than it.
+            Default: the last ``context_length_`` rows of the frame of ``fit``.
         future : DataFrame, optional
             The ``known_covariates`` of the steps to forecast: a frame in the form of ``X`` with
             its time, its items if it is a long one, and these columns. It may hold more rows and

@@ -220,27 +220,20 @@ class Backtest:
             there are no more than ``season_length`` rows. NaN where no such pair was observed.
         """
         panel, season = self.panel, self.season_length
+        last = panel.bounds[self.series] + self.num_rows - 1
         scales = np.full((len(self.series), panel.num_channels), np.nan)
         for lag in {season, 1}:
             chosen = (self.num_rows > season) == (lag == season)
-            series = self.series[chosen]
-            total, count, unit = _differences(panel, lag)
-            last = panel.bounds[series] + self.num_rows[chosen]
-            first = np.minimum(panel.bounds[series] + lag, last)
-            pairs = count[last] - count[first]
-            mean = (total[last] - total[first]) / np.maximum(pairs, 1) * unit[series]
-            scales[chosen] = np.where(pairs > 0, mean, np.nan)
+            total, count = _differences(panel, lag)
+            total, count = total[last[chosen]], count[last[chosen]]
+            scales[chosen] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
         # What is left of a season that repeats itself exactly is rounding.
-        largest = np.maximum.reduceat(np.nan_to_num(np.abs(panel.values)), panel.bounds[:-1])
-        return np.where(scales <= _ROUNDING * largest[self.series], 0.0, scales)
+        sizes = pd.DataFrame(np.abs(panel.values)).groupby(_owners(panel)).cummax().ffill()
+        return np.where(scales <= _ROUNDING * sizes.to_numpy()[last], 0.0, scales)
 
 
-def _differences(panel: Panel, lag: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return running sums and counts, from 0 on, of the absolute differences ``lag`` rows apart.
-
-    The sums are in units of the largest difference of each series, which come third, so that a
-    series of small values keeps its digits behind one of large ones.
-    """
+def _differences(panel: Panel, lag: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return running sums and counts, inside series, of absolute differences ``lag`` rows apart."""
     values = panel.values
     steps = np.full(values.shape, np.nan)
     steps[lag:] = np.abs(values[lag:] - values[:-lag])
@@ -249,9 +242,13 @@ def _differences(panel: Panel, lag: int) -> tuple[np.ndarray, np.ndarray, np.nda
     steps[places < lag] = np.nan
     seen = ~np.isnan(steps)
     steps[~seen] = 0.0
-    unit = np.maximum.reduceat(steps, panel.bounds[:-1], axis=0)
-    unit[unit == 0] = 1.0
-    steps /= np.repeat(unit, panel.lengths, axis=0)
-    zero = np.zeros((1, values.shape[1]))
-    total = np.concatenate([zero, steps.cumsum(axis=0)])
-    return total, np.concatenate([zero, seen.cumsum(axis=0)]), unit
+    total, count = (
+        pd.DataFrame(part).groupby(_owners(panel)).cumsum().to_numpy()
+        for part in (steps, seen.astype(np.int64))
+    )
+    return total, count
+
+
+def _owners(panel: Panel) -> np.ndarray:
+    """Return the number of the series of each row."""
+    return np.repeat(np.arange(len(panel)), panel.lengths)

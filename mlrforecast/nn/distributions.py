@@ -21,6 +21,7 @@ __all__ = [
 _LEAST_SCALE = 1e-2
 """Added to every scale, in standard deviations of a series: after a constant context the loss of
 any step would be without bound."""
+_LEAST_FREEDOM = 2.1
 _LEAST_DISPERSION = 1e-3
 """Added to every dispersion: what is closer to a Poisson distribution is treated as one this far
 from it."""
@@ -212,7 +213,7 @@ class NormalOutput(OutputDistribution):
 class StudentTOutput(NormalOutput):
     """Student's t-distributions with the parameters centre, scale and degrees of freedom.
 
-    There are more than 2 degrees of freedom, so that the variance is finite.
+    There are more than 2.1 degrees of freedom, so that the variance is finite.
 
     Examples
     --------
@@ -227,8 +228,8 @@ class StudentTOutput(NormalOutput):
         self, raw: Float[Tensor, "B F P"], loc: Float[Tensor, "B 1"], scale: Float[Tensor, "B 1"]
     ) -> Float[Tensor, "B F P"]:
         """Return centre, scale and degrees of freedom; see :class:`OutputDistribution`."""
-        freedom = 2 + functional.softplus(raw[..., 2:])
-        return torch.cat([super().parameters(raw, loc, scale), freedom], dim=-1)
+        freedom = _LEAST_FREEDOM + functional.softplus(raw[..., 2:])
+        return torch.cat([super().parameters(raw[..., :2], loc, scale), freedom], dim=-1)
 
     def log_prob(
         self, parameters: Float[Tensor, "B F P"], target: Float[Tensor, "B F"]
