@@ -81,9 +81,9 @@ class Forecasts:
         if self._is_count:
             # An interval of counts holds the same ones without its fractions, and none below 0.
             quantiles = np.maximum(np.floor(quantiles), 0.0)
-        if trained is None:
-            return np.asarray(quantiles)
-        return np.where(self.usable[..., None], quantiles, trained)
+        # After a constant, what the network says; of a point forecast, that it goes on.
+        others = centre if trained is None else trained
+        return np.where(self.usable[..., None], quantiles, others)
 
     def residuals_of(self, actual: Float[np.ndarray, "W F C"]) -> Float[np.ndarray, "W F C"]:
         """Return actual values in spreads from the centre, NaN where there is no such number."""

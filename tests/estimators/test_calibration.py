@@ -306,3 +306,12 @@ def test_counts_stay_counts() -> None:
         np.testing.assert_array_equal(found, np.round(found))
         assert (found >= 0).all()
         assert (np.diff(found, axis=-1) >= 0).all()
+
+
+@pytest.mark.parametrize("loss", ["quantile", "mse"])
+def test_a_constant_goes_on_without_an_interval(loss: str) -> None:
+    frame = wide(200).assign(a=5.0)
+    fitted = MLRForecaster(**TINY, loss=loss).fit(frame).calibrate(frame)
+    forecast = fitted.predict(quantile_levels=[0.025, 0.5, 0.975])
+    np.testing.assert_array_equal(forecast["a"], 5.0)
+    assert (forecast["b"]["0.025"] < forecast["b"]["0.975"]).all()
