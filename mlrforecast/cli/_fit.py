@@ -1,6 +1,7 @@
 """What ``mlrforecast fit`` does."""
 
 import inspect
+import math
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 from mlrforecast.cli._console import Console
 from mlrforecast.cli._models import read_for
 from mlrforecast.cli._tables import STREAM, naming
-from mlrforecast.estimators import MLRForecaster
+from mlrforecast.estimators import Calibration, MLRForecaster
 
 _NOT_SET = ("backbone", "progress")
 
@@ -46,6 +47,8 @@ def run_fit(
     following += ["--future FILE"] if forecaster.known_covariates else []
     report = describe(forecaster) | {"rows": len(frame), "seconds": round(seconds, 3)}
     console.say(_told(report))
+    if forecaster.calibration_ is not None:
+        console.say(_told_of(forecaster.calibration_))
     console.say(f"{'Replaced' if replaced else 'Saved'} {out}. Next: {' '.join(following)}")
     console.finish({"folder": str(out), **report, "with_context": with_context})
 
@@ -95,6 +98,14 @@ def describe(forecaster: MLRForecaster) -> dict[str, Any]:
         "parameters": forecaster.num_parameters_,
         "calibration": None if calibration is None else calibration.method,
     }
+
+
+def _told_of(calibration: Calibration) -> str:
+    """Say what a calibration brought."""
+    before, after = (float(calibration.coverage[name][0.8]) for name in ("before", "after"))
+    held = "" if math.isnan(before) else f"{before:.0%} of the values before, "
+    found = "too few windows to tell" if math.isnan(after) else f"{after:.0%} after"
+    return f"Calibrated: the 80% interval held {held}{found}."
 
 
 def _told(report: Mapping[str, Any]) -> str:

@@ -79,6 +79,12 @@ _STREAM = Path("-")
     "read off the stamps.",
 )
 @click.option(
+    "--season-length",
+    type=click.IntRange(1),
+    help="Steps of a season, for scaled errors and the simple forecasts of backtest. Default: 24 "
+    "for hours, 12 for months, 1 for days and weeks.",
+)
+@click.option(
     "--fill",
     type=click.Choice(["missing", "zero"]),
     help="What absent rows hold. Default: a gap is an error.",

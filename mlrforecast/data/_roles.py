@@ -302,7 +302,8 @@ class _Finder:
                     f"Column {name!r} of `{self.argument}` must be numeric, got dtype "
                     f"{column.dtype} (first value {column.iloc[:1].tolist()[0]!r}): all columns of "
                     "a wide frame are forecast unless target=... names some. Convert it, e.g. with "
-                    "pd.to_numeric or .astype(float), name it as a covariate, or leave it out."
+                    "pd.to_numeric or .astype(float), name it as a covariate, or leave it out. If "
+                    "it says which series a row belongs to, name it by id_column=..."
                 )
             self._refuse_time_as_target(name)
         return left

@@ -194,7 +194,8 @@ def calibrate(
     if len(residuals) < LEAST:
         raise DataError(
             f"A calibration needs at least {LEAST} actual values to compare forecasts with, but "
-            f"`X` gives {len(residuals)}. Pass more rows, or a larger `windows`."
+            f"`X` gives {len(residuals)}, not counting those after constants. Pass more rows, or "
+            "a larger `windows`."
         )
     order = np.argsort(times, kind="stable")
     if len(order) > MOST:

@@ -124,7 +124,7 @@ class Forecasts:
     @property
     def has_quantiles(self) -> bool:
         """Whether the network itself forecasts more than one quantile."""
-        return self.config.loss in DISTRIBUTIONS or count_details(self.config) > 1
+        return has_quantiles(self.config)
 
     @property
     def _is_count(self) -> bool:
@@ -148,6 +148,11 @@ def count_details(config: EncoderConfig) -> int:
     if config.loss in DISTRIBUTIONS:
         return 1 + len(DISTRIBUTIONS[config.loss].starts)
     return 0
+
+
+def has_quantiles(config: EncoderConfig) -> bool:
+    """Tell whether a network forecasts more than one quantile."""
+    return count_details(config) > 1
 
 
 def interpolate_levels(

@@ -24,7 +24,7 @@ from mlrforecast.estimators import (
 )
 from mlrforecast.estimators._evaluation import EvaluationMixin
 from mlrforecast.estimators._fitting import fit_panel
-from mlrforecast.estimators._forecasts import Forecasts, ResidualQuantiles
+from mlrforecast.estimators._forecasts import Forecasts, ResidualQuantiles, has_quantiles
 from mlrforecast.estimators._inspection import InspectionMixin
 from mlrforecast.estimators._output import (
     check_levels_requested,
@@ -426,8 +426,8 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
             The frame of ``fit``, or a newer one.
         method : {"split", "rolling"}
             ``"split"``: the residuals stay as they are. ``"rolling"``: rows that a later frame
-            has beyond these add residuals of the same network, and as many of the oldest ones
-            go, so that intervals follow a change of the errors.
+            has beyond these, of all series in it together, add residuals of the same network, and
+            as many of the oldest ones go, so that intervals follow a change of the errors.
         windows : int, optional
             Windows of each series, counted back from its newest row. Default: about 20 that lie
             in the newest fifth of the longest series.
@@ -458,12 +458,14 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         >>> frame = load_dataset("synthetic").targets
         >>> forecaster = MLRForecaster(prediction_length=24, max_steps=2, progress=False)
         >>> forecaster.fit(frame).calibrate(frame).calibration_
-        Calibration(method: split, windows: 20, residuals: 1440)
+        Calibration(method: split, windows: 19, residuals: 1308)
         >>> list(forecaster.calibration_.coverage.columns)
         ['before', 'after', 'width']
         """
         check_is_fitted(self, "model_")
         checked = _calibration.check_method(method)
+        if not isinstance(refit, bool | np.bool_):
+            raise TypeError(f"`refit` must be True or False, got {refit!r}.")
         counts = {"windows": windows, "step": step}
         given = {
             name: None if value is None else _backtest.check_count(name, value)
@@ -601,7 +603,7 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         horizon = self._check_horizon(prediction_length)
         num_samples = _backtest.check_count("num_samples", num_samples)
         seed = _backtest.check_count("seed", seed, least=0)
-        self._check_levels((0.5,) if self.config_.loss != "quantile" else (0.1, 0.9))
+        self._check_has_spread()
         panel, residuals = self._context(X)
         point, _ = self._forecast(panel, future, horizon, None, residuals)
         extended = self._extend(panel, future, horizon)
@@ -723,6 +725,15 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         """Return the levels asked of a forecast, or say why they cannot be had."""
         calibrated = self.calibration_ is not None
         return check_levels_requested(levels, self.config_, calibrated=calibrated)
+
+    def _check_has_spread(self) -> None:
+        """Raise a ValueError if there is no distribution to draw from."""
+        if self.calibration_ is None and not has_quantiles(self.config_):
+            raise ValueError(
+                f"`predict_samples` needs a distribution, and loss={self.config_.loss!r} with "
+                "these `quantile_levels` has none: choose another loss, or learn one from its "
+                "errors with `calibrate`."
+            )
 
     def _levels_of_fan(self) -> tuple[float, ...] | None:
         """Return the levels that a picture shows."""
