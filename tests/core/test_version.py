@@ -36,4 +36,4 @@ def test_both_generations_of_pandas_are_allowed() -> None:
 
 def test_the_extras_are_those_that_are_promised() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert sorted(extras) == ["chronos", "dev", "docs", "gluonts", "test", "tune"]
+    assert sorted(extras) == ["chronos", "dev", "docs", "gluonts", "parquet", "test", "tune"]

@@ -16,7 +16,7 @@ from mlrforecast._core.errors import DataError
 from mlrforecast.data import FrameSchema, Panel, read_panel, write_forecast
 
 STEPS = 2
-LEVELS = (0.1, 0.75)
+LEVELS = ("0.1", "0.75")
 
 
 def forecast(panel: Panel, *, levels: bool = False) -> Any:

@@ -30,6 +30,7 @@ def line(axis: Any, label: str) -> Any:
 
 
 def test_history_and_forecast_of_every_column(on_wide: MLRForecaster) -> None:
+    before = plt.get_fignums()
     axes = on_wide.plot()
     forecast = on_wide.predict()
     assert [axis.get_ylabel() for axis in axes] == ["a", "b"]
@@ -38,7 +39,7 @@ def test_history_and_forecast_of_every_column(on_wide: MLRForecaster) -> None:
         history = line(axis, "history").get_ydata()
         np.testing.assert_array_equal(history, wide()[name].tail(3 * PREDICTION))
         assert "80 % interval" in [band.get_label() for band in axis.collections]
-    assert len(plt.get_fignums()) == 1
+    assert len(plt.get_fignums()) == len(before) + 1
 
 
 def test_each_series_of_a_long_frame(on_long: MLRForecaster) -> None:
