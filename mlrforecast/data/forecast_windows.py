@@ -121,8 +121,4 @@ class ForecastWindows:
 
     def _values(self, windows: slice, steps: np.ndarray) -> np.ndarray:
         """Copy the values of steps counted from the cutoffs; NaN outside of a series."""
-        cutoffs = self.cutoffs[windows, None]
-        rows, outside = self.panel.places(self.series[windows], cutoffs + steps)
-        values = np.asarray(self.panel.values[rows])
-        values[outside] = np.nan
-        return values
+        return self.panel.values_at(self.series[windows], self.cutoffs[windows, None] + steps)

@@ -184,6 +184,24 @@ class Panel:
         rows = first + steps
         return np.clip(rows, first, end - 1), (rows < first) | (rows >= end)
 
+    def values_at(self, series: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Copy the values of rows that are counted inside their series.
+
+        Parameters
+        ----------
+        series, steps : ndarray of int
+            As in :meth:`places`.
+
+        Returns
+        -------
+        ndarray of shape (B, T, C)
+            Values, NaN beyond the ends of a series.
+        """
+        rows, outside = self.places(series, steps)
+        values = np.asarray(self.values[rows])
+        values[outside] = np.nan
+        return values
+
     def owner(self, number: int) -> str:
         """Name all rows of series ``number`` the way their owner would, for messages."""
         if self.layout.form == "long":

@@ -138,6 +138,29 @@ def scale_runs(
     return Scaled(centred, level + mean * size, deviation * size)
 
 
+def deviations(values: Float[np.ndarray, "N C"], bounds: np.ndarray) -> Float[np.ndarray, "S C"]:
+    """Return the standard deviation of each run of rows, 1 where it is 0.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N, C)
+        Values of all runs, NaN where missing.
+    bounds : ndarray of int of shape (S + 1,)
+        As in :func:`scale_runs`.
+
+    Returns
+    -------
+    ndarray of shape (S, C)
+        Standard deviation of the observed values.
+
+    Examples
+    --------
+    >>> deviations(np.array([[1.0], [3.0], [5.0], [5.0]]), np.array([0, 2, 4])).ravel().tolist()
+    [1.0, 1.0]
+    """
+    return np.stack([scale_runs(column, bounds).scale for column in values.T], axis=-1)
+
+
 class _Runs:
     """Statistics of the observed values of each run; runs without one have the neutral value."""
 

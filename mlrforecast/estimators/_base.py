@@ -1,23 +1,27 @@
 """What every part of the estimator builds on: a fitted network, and frames read for it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from mlrforecast._core.errors import DataError
 from mlrforecast.data import (
     CovariateEncoding,
     FrameSchema,
     Panel,
     default_season_length,
+    extend_panel,
     read_panel,
 )
-from mlrforecast.estimators import _backtest, _calibration, _inference, _parameters
+from mlrforecast.estimators import _backtest, _calibration, _inference, _parameters, _paths
 from mlrforecast.estimators._calibration import Calibration
 from mlrforecast.estimators._fitting import Fitted, fit_panel
 from mlrforecast.estimators._forecasts import Forecasts, ResidualQuantiles
+from mlrforecast.estimators._output import check_levels_requested
 from mlrforecast.models import EncoderConfig, EncoderForecaster
 
 
@@ -127,14 +131,14 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         """Return what calibrates forecasts from cutoffs inside a panel."""
         if self.calibration_ is None or self.calibration_.method == "split":
             return self._split_residuals()
-        known_at = _calibration.known_at(panel, cutoffs.series, cutoffs.num_rows, actual.shape[1])
         rows = panel.bounds[cutoffs.series] + cutoffs.num_rows - 1
         return _calibration.rolling_residuals(
             self.calibration_,
             forecasts,
             actual,
-            known_at=known_at,
-            cutoffs=_calibration.ticks(panel.index)[rows],
+            panel=panel,
+            cutoffs=cutoffs,
+            now=_calibration.ticks(panel.index)[rows],
         )
 
     def _residuals_after(self, panel: Panel) -> ResidualQuantiles | None:
@@ -142,13 +146,11 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         calibration = self.calibration_
         if calibration is None or calibration.method == "split":
             return self._split_residuals()
-        stamps = _calibration.ticks(panel.index)
-        now = np.array([stamps.max()])
         cutoffs = _calibration.newer_cutoffs(calibration, panel, self.config_.prediction_length)
         forecasts, actual = self._forecast_cutoffs(panel, cutoffs, step=1, every=0)
-        known_at = _calibration.known_at(panel, cutoffs.series, cutoffs.num_rows, actual.shape[1])
+        now = np.array([_calibration.ticks(panel.index).max()])
         return _calibration.rolling_residuals(
-            calibration, forecasts, actual, known_at=known_at, cutoffs=now
+            calibration, forecasts, actual, panel=panel, cutoffs=cutoffs, now=now
         )
 
     def _split_residuals(self) -> ResidualQuantiles | None:
@@ -158,3 +160,57 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         return _calibration.SplitResiduals(
             self.calibration_.residuals, self.calibration_.step_scale
         )
+
+    def _check_levels(self, levels: Sequence[float] | None) -> tuple[float, ...] | None:
+        """Return the levels asked of a forecast, or say why they cannot be had."""
+        calibrated = self.calibration_ is not None
+        return check_levels_requested(levels, self.config_, calibrated=calibrated)
+
+    def _extend(self, panel: Panel, future: object, horizon: int) -> Panel:
+        """Add the steps to forecast to the rows to forecast from."""
+        _inference.check_observed(panel, self.context_length_)
+        trained = self.config_.prediction_length
+        if horizon < trained:
+            try:
+                # What is known of later steps is read by a forecast of the trained length.
+                return extend_panel(panel, self.schema_, trained, future)
+            except DataError:
+                pass
+        return extend_panel(panel, self.schema_, horizon, future)
+
+    def _forecaster_of(self, residuals: ResidualQuantiles | None) -> _paths.Forecast:
+        """Return what forecasts after some rows of each series of a panel, calibrated."""
+        predictor = self._predictor
+
+        def forecast(panel: Panel, num_rows: np.ndarray) -> Forecasts:
+            windows = predictor.windows(panel, np.arange(len(panel)), num_rows)
+            return replace(predictor.forecast(windows), residuals=residuals)
+
+        return forecast
+
+    def _noise(self, horizon: int, *, num_paths: int, seed: int) -> np.ndarray:
+        """Draw what makes paths of forecasts."""
+        num_blocks = -(-horizon // self.config_.prediction_length)
+        return _paths.draw_noise(
+            self.dependence_, num_blocks=num_blocks, num_paths=num_paths, seed=seed
+        )
+
+    def _forecast(
+        self,
+        extended: Panel,
+        num_rows: np.ndarray,
+        horizon: int,
+        levels: tuple[float, ...] | None,
+        forecast: _paths.Forecast,
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Forecast the steps that follow ``num_rows`` rows of the series of a panel."""
+        wanted = None if levels is None else np.array(levels)
+        if horizon <= self.config_.prediction_length:
+            found = forecast(extended, num_rows)
+            quantiles = None if wanted is None else found.quantiles(wanted)[:, :horizon]
+            return found.point[:, :horizon], quantiles
+        point = _paths.roll_point(forecast, extended, num_rows, horizon)
+        if wanted is None:
+            return point, None
+        noise = self._noise(horizon, num_paths=_paths.NUM_PATHS, seed=0)
+        return point, _paths.roll_quantiles(forecast, extended, horizon, wanted, noise)

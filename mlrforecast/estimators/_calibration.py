@@ -12,6 +12,7 @@ from mlrforecast._core.errors import DataError
 from mlrforecast.data import Panel
 from mlrforecast.estimators._backtest import Cutoffs, newest_cutoffs
 from mlrforecast.estimators._forecasts import Forecasts
+from mlrforecast.metrics import losses
 
 __all__ = ["Calibration"]
 
@@ -161,11 +162,10 @@ def calibrate(
     forecasts: Forecasts,
     actual: Float[np.ndarray, "W F C"],
     *,
-    known_at: Int[np.ndarray, "W F"],
-    newer: np.ndarray,
+    panel: Panel,
+    cutoffs: Cutoffs,
     method: Method,
     step: int,
-    num_windows: int,
 ) -> Calibration:
     """Learn from forecasts of windows and what followed.
 
@@ -175,11 +175,11 @@ def calibrate(
         Forecasts of a network that has not seen what followed, without calibration.
     actual : ndarray of shape (W, F, C)
         What followed, NaN where missing.
-    known_at : ndarray of int64 of shape (W, F)
-        When each step was known.
-    newer : ndarray of bool of shape (W,)
-        Which windows are in the newer half.
-    method, step, num_windows
+    panel : Panel
+        Where the windows are.
+    cutoffs : Cutoffs
+        The windows.
+    method, step
         See :class:`Calibration`.
 
     Raises
@@ -187,10 +187,12 @@ def calibrate(
     DataError
         If there are too few residuals.
     """
+    measured = forecasts.residuals_of(actual)
     step_scale = np.ones(actual.shape[1])
     if not forecasts.has_quantiles:
-        step_scale = _size_of_steps(forecasts.residuals_of(actual))
-    residuals, times = _residuals_of(forecasts, actual, known_at, step_scale)
+        step_scale = _size_of_steps(measured)
+        measured /= step_scale[:, None]
+    residuals, times = _with_times(measured, panel, cutoffs)
     if len(residuals) < LEAST:
         raise DataError(
             f"A calibration needs at least {LEAST} actual values to compare forecasts with, but "
@@ -206,8 +208,8 @@ def calibrate(
         known_at=times[order],
         step_scale=step_scale,
         step=step,
-        num_windows=num_windows,
-        coverage=_report(forecasts, actual, step_scale, newer),
+        num_windows=int(cutoffs.places.max()) + 1,
+        coverage=_report(forecasts, actual, measured, step_scale, _newer_half(cutoffs.series)),
     )
 
 
@@ -219,25 +221,28 @@ def _size_of_steps(residuals: Float[np.ndarray, "W F C"]) -> Float[np.ndarray, "
     return np.where(sizes > 0, sizes, 1.0)
 
 
-def _residuals_of(
-    forecasts: Forecasts, actual: np.ndarray, known_at: np.ndarray, step_scale: np.ndarray
+def _with_times(
+    residuals: Float[np.ndarray, "W F C"], panel: Panel, cutoffs: Cutoffs
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the residuals that there are, and when each was known."""
-    residuals = forecasts.residuals_of(actual) / step_scale[:, None]
+    first = panel.bounds[cutoffs.series] + cutoffs.num_rows
+    known_at = ticks(panel.index)[first[:, None] + np.arange(residuals.shape[1])]
     seen = ~np.isnan(residuals)
-    times = np.broadcast_to(known_at[..., None], residuals.shape)
-    return residuals[seen], times[seen]
+    return residuals[seen], np.broadcast_to(known_at[..., None], residuals.shape)[seen]
 
 
 def _report(
-    forecasts: Forecasts, actual: np.ndarray, step_scale: np.ndarray, newer: np.ndarray
+    forecasts: Forecasts,
+    actual: np.ndarray,
+    residuals: np.ndarray,
+    step_scale: np.ndarray,
+    newer: np.ndarray,
 ) -> pd.DataFrame:
     """Return coverage before and after, the latter of each half by the residuals of the other."""
     levels = np.array([[(1 - share) / 2, (1 + share) / 2] for share in INTERVALS]).ravel()
     before = after = np.full((*actual.shape, len(levels)), np.nan)
     if forecasts.has_quantiles:
         before = forecasts.quantiles(levels)
-    residuals = forecasts.residuals_of(actual) / step_scale[:, None]
     others = [residuals[half][~np.isnan(residuals[half])] for half in (~newer, newer)]
     if min(map(len, others)) >= LEAST:
         halves = [
@@ -247,29 +252,18 @@ def _report(
         after = np.where(newer[:, None, None, None], halves[0], halves[1])
     rows = []
     for number in range(0, len(levels), 2):
-        one, other = before[..., number : number + 2], after[..., number : number + 2]
-        widths = [
-            np.nanmean(part[..., 1] - part[..., 0]) if _any(part) else np.nan
-            for part in (one, other)
-        ]
-        width = widths[1] / widths[0] if widths[0] else np.nan
-        rows.append((_inside(actual, one), _inside(actual, other), width))
+        bounds = [(part[..., number], part[..., number + 1]) for part in (before, after)]
+        held = [_mean(losses.inside(actual, lower, upper)) for lower, upper in bounds]
+        narrow, wide = (_mean(upper - lower) for lower, upper in bounds)
+        rows.append((*held, wide / narrow if narrow else np.nan))
     index = pd.Index(INTERVALS, name="nominal")
     return pd.DataFrame(rows, columns=["before", "after", "width"], index=index)
 
 
-def _any(values: np.ndarray) -> bool:
-    """Tell whether there is a number."""
-    return not bool(np.isnan(values).all())
-
-
-def _inside(actual: np.ndarray, interval: Float[np.ndarray, "W F C 2"]) -> float:
-    """Return the share of the actual values inside their interval, where there is one."""
-    seen = ~np.isnan(actual) & ~np.isnan(interval).any(axis=-1)
-    if not seen.any():
-        return float("nan")
-    inside = (interval[..., 0] <= actual) & (actual <= interval[..., 1])
-    return float(inside[seen].mean())
+def _mean(values: np.ndarray) -> float:
+    """Return the mean of the numbers that there are, NaN if there are none."""
+    seen = ~np.isnan(values)
+    return float(values[seen].mean()) if seen.any() else float("nan")
 
 
 def ticks(index: pd.Index) -> np.ndarray:
@@ -287,7 +281,7 @@ def check_method(method: str) -> Method:
     raise ValueError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}.")
 
 
-def newer_half(series: np.ndarray) -> np.ndarray:
+def _newer_half(series: np.ndarray) -> np.ndarray:
     """Tell of windows, ordered by series and time, which are in the newer half of their series."""
     _, first, counts = np.unique(series, return_index=True, return_counts=True)
     if counts.max(initial=0) == 1:
@@ -295,14 +289,6 @@ def newer_half(series: np.ndarray) -> np.ndarray:
         return np.asarray(np.arange(len(series)) % 2 == 1)
     places = np.arange(len(series)) - np.repeat(first, counts)
     return np.asarray(places >= np.repeat((counts + 1) // 2, counts))
-
-
-def known_at(
-    panel: Panel, series: np.ndarray, num_rows: np.ndarray, horizon: int
-) -> Int[np.ndarray, "W F"]:
-    """Return when each step of windows inside a panel was known."""
-    rows = (panel.bounds[series] + num_rows)[:, None] + np.arange(horizon)
-    return np.asarray(ticks(panel.index)[rows])
 
 
 def newer_cutoffs(calibration: Calibration, panel: Panel, horizon: int) -> Cutoffs:
@@ -320,11 +306,13 @@ def rolling_residuals(
     forecasts: Forecasts,
     actual: Float[np.ndarray, "W F C"],
     *,
-    known_at: Int[np.ndarray, "W F"],
-    cutoffs: np.ndarray,
+    panel: Panel,
+    cutoffs: Cutoffs,
+    now: np.ndarray,
 ) -> RollingResiduals:
-    """Add the residuals of newer windows to those of a calibration, for some cutoffs."""
-    found, times = _residuals_of(forecasts, actual, known_at, calibration.step_scale)
+    """Add the residuals of newer windows in a panel to a calibration, as they are known ``now``."""
+    measured = forecasts.residuals_of(actual) / calibration.step_scale[:, None]
+    found, times = _with_times(measured, panel, cutoffs)
     newer = times > calibration.known_at.max()
     residuals = np.concatenate([calibration.residuals, found[newer]])
     times = np.concatenate([calibration.known_at, times[newer]])
@@ -332,7 +320,7 @@ def rolling_residuals(
     return RollingResiduals(
         residuals[order],
         times[order],
-        cutoffs,
+        now,
         len(calibration.residuals),
         calibration.step_scale,
     )

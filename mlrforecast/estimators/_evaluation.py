@@ -10,7 +10,6 @@ from sklearn.utils.validation import check_is_fitted
 from mlrforecast import metrics
 from mlrforecast.estimators import _backtest, _leakage, _parameters
 from mlrforecast.estimators._base import FittedForecaster
-from mlrforecast.estimators._output import check_levels_requested
 from mlrforecast.evaluation import Backtest, leaderboard
 
 
@@ -78,9 +77,7 @@ class EvaluationMixin(FittedForecaster):
         windows = None if windows is None else _backtest.check_count("windows", windows)
         step = self.config_.prediction_length if step is None else step
         step, every = _backtest.check_count("step", step), _backtest.check_refit(refit)
-        levels = check_levels_requested(
-            quantile_levels, self.config_, calibrated=self.calibration_ is not None
-        )
+        levels = self._check_levels(quantile_levels)
         panel = self._read(X)
         cutoffs = _backtest.find_cutoffs(panel, self.config_, windows=windows, step=step)
         found, actual = self._forecast_cutoffs(

@@ -6,11 +6,10 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
 from mlrforecast._core.errors import DataError
 from mlrforecast.data import Covariate, ForecastWindows, Panel
-from mlrforecast.data.scaling import scale_runs
+from mlrforecast.data.scaling import deviations
 from mlrforecast.estimators._backtest import actual_values, check_count
 from mlrforecast.estimators._inference import Predictor
 
@@ -98,7 +97,9 @@ class _Score:
         self.predictor = predictor
         self.windows = windows
         self.actual = actual_values(windows)
-        self.scale = _deviations(windows.panel)[windows.series]
+        # In units of each series, so that large numbers do not decide for all.
+        panel = windows.panel
+        self.scale = deviations(panel.values, panel.bounds)[windows.series, None]
 
     def of(self, panel: Panel) -> float:
         """Return the mean absolute error, in units of each series, over all observed values."""
@@ -111,9 +112,3 @@ class _Score:
                 "An error needs observed values before and after a cutoff, but `X` has none."
             )
         return float(errors[seen].mean())
-
-
-def _deviations(panel: Panel) -> Float[np.ndarray, "S 1 C"]:
-    """Return the standard deviation of each series, so that large numbers do not decide for all."""
-    columns = [scale_runs(column, panel.bounds).scale for column in panel.values.T]
-    return np.stack(columns, axis=-1)[:, None, :]

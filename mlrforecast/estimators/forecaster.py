@@ -1,7 +1,6 @@
 """The estimator: frames in, forecasts out, on the scikit-learn contract."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -12,8 +11,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from mlrforecast._core.errors import DataError
-from mlrforecast.data import Panel, extend_panel, read_panel, write_forecast
+from mlrforecast.data import read_panel, write_forecast
 from mlrforecast.estimators import (
     _backtest,
     _calibration,
@@ -24,10 +22,9 @@ from mlrforecast.estimators import (
 )
 from mlrforecast.estimators._evaluation import EvaluationMixin
 from mlrforecast.estimators._fitting import fit_panel
-from mlrforecast.estimators._forecasts import Forecasts, ResidualQuantiles, has_quantiles
+from mlrforecast.estimators._forecasts import has_quantiles
 from mlrforecast.estimators._inspection import InspectionMixin
 from mlrforecast.estimators._output import (
-    check_levels_requested,
     choose_items,
     first_items,
     wide_forecast,
@@ -479,13 +476,10 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         self.calibration_ = _calibration.calibrate(
             found,
             actual,
-            known_at=_calibration.known_at(
-                panel, cutoffs.series, cutoffs.num_rows, actual.shape[1]
-            ),
-            newer=_calibration.newer_half(cutoffs.series),
+            panel=panel,
+            cutoffs=cutoffs,
             method=checked,
             step=step,
-            num_windows=int(cutoffs.places.max()) + 1,
         )
         return self
 
@@ -549,9 +543,10 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         levels = self._check_levels(quantile_levels)
         panel, residuals = self._context(X)
         names = None if levels is None else [f"{level:g}" for level in levels]
-        return write_forecast(
-            panel, *self._forecast(panel, future, horizon, levels, residuals), names
-        )
+        extended = self._extend(panel, future, horizon)
+        forecast = self._forecaster_of(residuals)
+        made = self._forecast(extended, panel.lengths, horizon, levels, forecast)
+        return write_forecast(panel, *made, names)
 
     def predict_samples(
         self,
@@ -605,10 +600,11 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         seed = _backtest.check_count("seed", seed, least=0)
         self._check_has_spread()
         panel, residuals = self._context(X)
-        point, _ = self._forecast(panel, future, horizon, None, residuals)
         extended = self._extend(panel, future, horizon)
+        forecast = self._forecaster_of(residuals)
+        point, _ = self._forecast(extended, panel.lengths, horizon, None, forecast)
         samples = _paths.sample_paths(
-            self._forecaster_of(residuals),
+            forecast,
             extended,
             panel.lengths,
             horizon,
@@ -660,11 +656,12 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         panel, residuals = self._context(X)
         chosen = panel if items is None else choose_items(panel, items)
         shown = first_items(chosen, max_items)
-        forecast = wide_forecast(
-            shown, *self._forecast(shown, future, horizon, levels, residuals), levels
-        )
+        extended = self._extend(shown, future, horizon)
+        forecast = self._forecaster_of(residuals)
+        made = self._forecast(extended, shown.lengths, horizon, levels, forecast)
         history = wide_history(shown, 3 * horizon)
-        axes = plot_forecast(history, forecast, history_length=len(history), max_items=max_items)
+        ahead = wide_forecast(shown, *made, levels)
+        axes = plot_forecast(history, ahead, history_length=len(history), max_items=max_items)
         if (hidden := len(chosen.labels) - len(axes)) > 0:
             axes[-1].set_xlabel(f"and {hidden} more, not drawn")
         return axes
@@ -721,11 +718,6 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         """
         return _files.load(cls, path, backbone)
 
-    def _check_levels(self, levels: Sequence[float] | None) -> tuple[float, ...] | None:
-        """Return the levels asked of a forecast, or say why they cannot be had."""
-        calibrated = self.calibration_ is not None
-        return check_levels_requested(levels, self.config_, calibrated=calibrated)
-
     def _check_has_spread(self) -> None:
         """Raise a ValueError if there is no distribution to draw from."""
         if self.calibration_ is None and not has_quantiles(self.config_):
@@ -748,54 +740,3 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         if prediction_length is None:
             return self.config_.prediction_length
         return _backtest.check_count("prediction_length", prediction_length)
-
-    def _extend(self, panel: Panel, future: object, horizon: int) -> Panel:
-        """Add the steps to forecast to the rows to forecast from."""
-        _inference.check_observed(panel, self.context_length_)
-        trained = self.config_.prediction_length
-        if horizon < trained:
-            try:
-                # What is known of later steps is read by a forecast of the trained length.
-                return extend_panel(panel, self.schema_, trained, future)
-            except DataError:
-                pass
-        return extend_panel(panel, self.schema_, horizon, future)
-
-    def _forecaster_of(self, residuals: ResidualQuantiles | None) -> _paths.Forecast:
-        """Return what forecasts after some rows of each series of a panel, calibrated."""
-        predictor = self._predictor
-
-        def forecast(panel: Panel, num_rows: NDArray[Any]) -> Forecasts:
-            windows = predictor.windows(panel, np.arange(len(panel)), num_rows)
-            return replace(predictor.forecast(windows), residuals=residuals)
-
-        return forecast
-
-    def _noise(self, horizon: int, *, num_paths: int, seed: int) -> np.ndarray:
-        """Draw what makes paths of forecasts."""
-        num_blocks = -(-horizon // self.config_.prediction_length)
-        return _paths.draw_noise(
-            self.dependence_, num_blocks=num_blocks, num_paths=num_paths, seed=seed
-        )
-
-    def _forecast(
-        self,
-        panel: Panel,
-        future: object,
-        horizon: int,
-        levels: tuple[float, ...] | None,
-        residuals: ResidualQuantiles | None,
-    ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Forecast the steps that follow a panel."""
-        extended = self._extend(panel, future, horizon)
-        forecast = self._forecaster_of(residuals)
-        wanted = None if levels is None else np.array(levels)
-        if horizon <= self.config_.prediction_length:
-            found = forecast(extended, panel.lengths)
-            quantiles = None if wanted is None else found.quantiles(wanted)[:, :horizon]
-            return found.point[:, :horizon], quantiles
-        point = _paths.roll_point(forecast, extended, panel.lengths, horizon)
-        if wanted is None:
-            return point, None
-        noise = self._noise(horizon, num_paths=_paths.NUM_PATHS, seed=0)
-        return point, _paths.roll_quantiles(forecast, extended, horizon, wanted, noise)

@@ -1,6 +1,6 @@
 """Models beside simple forecasts, on the same windows."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +8,7 @@ import pandas as pd
 
 from mlrforecast.baselines import LinearBaseline, profile_mean, repeat_last, seasonal_naive
 from mlrforecast.data import Panel
+from mlrforecast.data.scaling import deviations
 from mlrforecast.evaluation._backtest import Backtest
 from mlrforecast.evaluation._scores import score_table
 
@@ -75,10 +76,11 @@ def leaderboard(backtests: Mapping[str, Backtest], *, baselines: bool = True) ->
     ['MSE', 'MAE', 'RMSE', 'MASE', 'sMAPE']
     """
     _check(backtests, baselines)
-    scores = {name: score_table(backtest) for name, backtest in backtests.items()}
+    first = next(iter(backtests.values()))
+    scale = first.scale()
+    scores = {name: score_table(backtest, scale=scale) for name, backtest in backtests.items()}
     left_out: dict[str, str] = {}
     if baselines:
-        first = next(iter(backtests.values()))
         bare = replace(first, quantiles=None, quantile_levels=())
         forecasts = _simple_forecasts(bare)
         try:
@@ -86,7 +88,7 @@ def leaderboard(backtests: Mapping[str, Backtest], *, baselines: bool = True) ->
         except _TooFewRowsError as error:
             left_out["linear"] = str(error)
         for name, forecast in forecasts.items():
-            scores[name] = score_table(replace(bare, forecast=forecast))
+            scores[name] = score_table(replace(bare, forecast=forecast), scale=scale)
     columns = list(dict.fromkeys(column for row in scores.values() for column in row.index))
     rows = [row.reindex(columns) for row in scores.values()]
     table = pd.DataFrame(rows, index=pd.Index(scores, name="model"))
@@ -189,19 +191,10 @@ def _rolled(
     made = np.empty((len(windows), *backtest.forecast.shape[1:]))
     for first in range(0, len(windows), size):
         part = windows[first : first + size]
-        past = _rows(panel, backtest.series[part], backtest.num_rows[part], -length, 0)
+        steps = backtest.num_rows[part, None] + np.arange(-length, 0)
+        past = panel.values_at(backtest.series[part], steps)
         made[first : first + size] = forecast(past)
     return made
-
-
-def _rows(
-    panel: Panel, series: np.ndarray, num_rows: np.ndarray, first: int, last: int
-) -> np.ndarray:
-    """Copy the rows ``first`` to ``last - 1`` from each cutoff; NaN outside of the series."""
-    rows, outside = panel.places(series, num_rows[:, None] + np.arange(first, last))
-    values = panel.values[rows]
-    values[outside] = np.nan
-    return np.asarray(values)
 
 
 def _linear_forecast(backtest: Backtest, last: np.ndarray) -> np.ndarray:
@@ -243,24 +236,9 @@ def _training_windows(
     ends = np.cumsum(counts)
     series = np.searchsorted(ends, chosen, side="right")
     num_rows = chosen - (ends - counts)[series] + context
-    values = _rows(panel, series, num_rows, -context, steps)
-    values /= _deviations(panel, first)[series][:, None]
-    return values[:, :context], values[:, context:]
-
-
-def _deviations(panel: Panel, first: np.ndarray) -> np.ndarray:
-    """Return the standard deviation of the first rows of each series, (S, C); 1 where it is 0."""
+    values = panel.values_at(series, num_rows[:, None] + np.arange(-context, steps))
+    held = np.flatnonzero(first)
     early = panel.crop(np.zeros_like(first), first)
-    owner = np.repeat(np.arange(len(panel)), first)
-    return np.stack(list(_channel_deviations(early.values, owner, len(panel))), axis=1)
-
-
-def _channel_deviations(values: np.ndarray, owner: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Yield the deviations of each channel, by the owner of each row."""
-    for channel in values.T:
-        seen = ~np.isnan(channel)
-        group, observed = owner[seen], channel[seen]
-        count = np.maximum(np.bincount(group, minlength=size), 1)
-        mean = np.bincount(group, weights=observed, minlength=size) / count
-        square = np.bincount(group, weights=(observed - mean[group]) ** 2, minlength=size) / count
-        yield np.where(square > 0, np.sqrt(square), 1.0)
+    units = deviations(early.values, np.append(early.bounds[held], len(early.values)))
+    values /= units[np.searchsorted(held, series), None]
+    return values[:, :context], values[:, context:]

@@ -1,63 +1,33 @@
 """Scores of a backtest, in all or by item, cutoff or step."""
 
 from collections.abc import Iterator
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 
-from mlrforecast.data import Panel
 from mlrforecast.metrics import losses
+
+if TYPE_CHECKING:
+    from mlrforecast.evaluation._backtest import Backtest
 
 By: TypeAlias = Literal["item", "cutoff", "step"]
 
 
-@runtime_checkable
-class Forecasts(Protocol):
-    """What is scored: the parts of a :class:`~mlrforecast.evaluation.Backtest` that scores read."""
-
-    @property
-    def forecast(self) -> np.ndarray:
-        """Point forecasts, (N, F, C)."""
-
-    @property
-    def actual(self) -> np.ndarray:
-        """Actual values, (N, F, C)."""
-
-    @property
-    def quantiles(self) -> np.ndarray | None:
-        """Quantiles, (N, F, C, Q)."""
-
-    @property
-    def quantile_levels(self) -> tuple[float, ...]:
-        """Their levels."""
-
-    @property
-    def panel(self) -> Panel:
-        """All rows."""
-
-    @property
-    def series(self) -> np.ndarray:
-        """The series of each window."""
-
-    @property
-    def cutoffs(self) -> pd.Index:
-        """The last stamp that each forecast could read."""
-
-    def scale(self) -> np.ndarray:
-        """Return the seasonal errors, (N, C)."""
-
-
-def score_table(backtest: Forecasts, by: By | None = None) -> pd.Series | pd.DataFrame:
+def score_table(
+    backtest: "Backtest", by: By | None = None, *, scale: np.ndarray | None = None
+) -> pd.Series | pd.DataFrame:
     """Return the scores of all windows, or of each item, cutoff or step.
 
     A score that is undefined in a group is NaN there: where nothing was observed, where no scale is
-    positive (MASE, MSIS), where all values are zero (WQL).
+    positive (MASE, MSIS), where all values are zero (WQL). ``scale`` is that of the backtest, for
+    who has it already.
     """
+    scale = backtest.scale() if scale is None else scale
     groups, labels = _groups(backtest, by)
     seen = ~np.isnan(backtest.actual)
     group = np.broadcast_to(groups, seen.shape)[seen]
-    scale = np.broadcast_to(backtest.scale()[:, None], seen.shape)[seen]
+    scale = np.broadcast_to(scale[:, None], seen.shape)[seen]
     quantiles = None if backtest.quantiles is None else backtest.quantiles[seen]
     mean = _GroupMean(group, len(labels), np.isfinite(scale) & (scale > 0))
     actual = backtest.actual[seen]
@@ -109,7 +79,7 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
     return np.asarray(np.divide(above, below, out=empty, where=below > 0))
 
 
-def _groups(backtest: Forecasts, by: By | None) -> tuple[np.ndarray, pd.Index]:
+def _groups(backtest: "Backtest", by: By | None) -> tuple[np.ndarray, pd.Index]:
     """Return the group of each value, to be broadcast to (N, F, C), and the labels of groups."""
     steps, channels = backtest.actual.shape[1:]
     if by is None:

@@ -192,12 +192,8 @@ class QuantileHead(PointHead):
         below, above = distances[: self.num_below].flip(0), distances[levels > 0.5]
         zero = levels.new_zeros(1)
         steps = torch.cat([below.diff(prepend=zero), above.diff(prepend=zero)])
-        spread = OutputLinear(width, prediction_length * len(steps))
-        nn.init.zeros_(spread.weight)
-        with torch.no_grad():
-            # The inverse of softplus.
-            spread.bias.copy_(steps.expm1().log().repeat(prediction_length))
-        return spread
+        # The inverse of softplus.
+        return _constant_start(width, prediction_length, steps.expm1().log())
 
     def forward(
         self, encoded: Float[Tensor, "B N D"], added: Float[Tensor, "B F"] | None = None
@@ -292,10 +288,7 @@ class DistributionHead(PointHead):
         super().__init__(num_tokens, width, prediction_length, dropout=dropout)
         self.output: OutputDistribution = DISTRIBUTIONS[distribution]
         self.prediction_length = prediction_length
-        self.spread = OutputLinear(width, prediction_length * len(self.output.starts))
-        nn.init.zeros_(self.spread.weight)
-        with torch.no_grad():
-            self.spread.bias.copy_(torch.tensor(self.output.starts).repeat(prediction_length))
+        self.spread = _constant_start(width, prediction_length, torch.tensor(self.output.starts))
 
     def forward(
         self, encoded: Float[Tensor, "B N D"], added: Float[Tensor, "B F"] | None = None
@@ -357,6 +350,17 @@ class DistributionHead(PointHead):
         parameters = forecast[1]
         assert parameters is not None
         return _masked_mean(-self.output.log_prob(parameters, target), observed)
+
+
+def _constant_start(
+    width: int, prediction_length: int, starts: Float[Tensor, " P"]
+) -> OutputLinear:
+    """Return a map to some numbers for each step, which are the same for any input at first."""
+    layer = OutputLinear(width, prediction_length * len(starts))
+    nn.init.zeros_(layer.weight)
+    with torch.no_grad():
+        layer.bias.copy_(starts.repeat(prediction_length))
+    return layer
 
 
 def _masked_mean(x: Tensor, mask: Tensor | None) -> Tensor:
