@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import timedelta
-from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,12 +14,12 @@ from mlrforecast.data import read_panel, write_forecast
 from mlrforecast.estimators import (
     _backtest,
     _calibration,
-    _files,
     _inference,
     _parameters,
     _paths,
 )
 from mlrforecast.estimators._evaluation import EvaluationMixin
+from mlrforecast.estimators._exchange import ExchangeMixin
 from mlrforecast.estimators._fitting import fit_panel
 from mlrforecast.estimators._forecasts import has_quantiles
 from mlrforecast.estimators._inspection import InspectionMixin
@@ -37,7 +36,7 @@ FAN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Levels that a picture shows."""
 
 
-class MLRForecaster(EvaluationMixin, InspectionMixin):
+class MLRForecaster(EvaluationMixin, ExchangeMixin, InspectionMixin):
     """Forecast time series with an encoder transformer and multi-level low-rank attention.
 
     Every series, and every target column of a wide frame, is forecast on its own from its last
@@ -665,58 +664,6 @@ class MLRForecaster(EvaluationMixin, InspectionMixin):
         if (hidden := len(chosen.labels) - len(axes)) > 0:
             axes[-1].set_xlabel(f"and {hidden} more, not drawn")
         return axes
-
-    def save(self, path: str | PathLike[str], *, with_context: bool = False) -> None:
-        """Write the fitted forecaster to a folder: safetensors and JSON, no code, no data.
-
-        Parameters
-        ----------
-        path : path
-            Folder to create, or an earlier model to replace. Whoever loads it meanwhile, or after
-            a save that was cut short, gets the old model or the new one.
-        with_context : bool
-            Whether to also store the last ``context_length_`` rows of each series given to
-            ``fit``, so that ``predict()`` works after ``load``. **They are training data.**
-
-        Raises
-        ------
-        NotFittedError
-            If ``fit`` has not been called.
-        FileExistsError
-            If ``path`` is a file, or a folder that holds something else.
-        OSError
-            If ``path`` cannot be written.
-        ValueError
-            If a parameter of the network was changed after ``fit``, or there is no context.
-        """
-        check_is_fitted(self, "model_")
-        _files.save(self, path, with_context=with_context)
-
-    @classmethod
-    def load(cls, path: str | PathLike[str], *, backbone: nn.Module | None = None) -> Self:
-        """Read a forecaster that :meth:`save` wrote; nothing in the files is executed.
-
-        Parameters
-        ----------
-        path : path
-            The folder.
-        backbone : Module, optional
-            The custom backbone, if the forecaster was fitted with one; it is copied.
-
-        Returns
-        -------
-        MLRForecaster
-            Fitted, with the same weights to the bit.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such folder.
-        ModelFileError
-            If the files are incomplete, altered, of an unknown version, or were replaced while
-            they were read. Checksums find accidents; they are no proof of who wrote a file.
-        """
-        return _files.load(cls, path, backbone)
 
     def _check_has_spread(self) -> None:
         """Raise a ValueError if there is no distribution to draw from."""
