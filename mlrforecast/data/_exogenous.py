@@ -34,6 +34,11 @@ class Exogenous:
         self._prediction_length = prediction_length
         self.is_empty = all(part is None for part in self._encoded)
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of memory that the encoded columns take."""
+        return sum(part.nbytes for part in self._encoded if part is not None)
+
     def add_to(
         self, batch: ForecastBatch, series: np.ndarray, cutoffs: np.ndarray
     ) -> ForecastBatch:

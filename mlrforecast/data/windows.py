@@ -103,6 +103,12 @@ class WindowStore:
         """Return the number of windows."""
         return int(self._last_number[-1])
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of memory that the windows take."""
+        tables = (self.buffer, self._first, self._last_number)
+        return sum(table.nbytes for table in tables) + self._exogenous.num_bytes
+
     def gather(self, numbers: Int[Tensor, " B"]) -> ForecastBatch:
         """Copy the windows of the given ``numbers``, 0 to ``len(self) - 1``, into a batch."""
         run = torch.searchsorted(self._last_number, numbers, right=True)
@@ -115,7 +121,15 @@ class WindowStore:
         cutoffs = start.numpy() - self._before[series] + self.context_length
         return self._exogenous.add_to(batch, series, cutoffs)
 
-    def sample(self, batch_size: int, num_batches: int, *, seed: int) -> Iterator[ForecastBatch]:
+    def sample(
+        self,
+        batch_size: int,
+        num_batches: int,
+        *,
+        seed: int,
+        first: int = 0,
+        share: slice = slice(None),
+    ) -> Iterator[ForecastBatch]:
         """Yield batches of windows drawn at random with replacement.
 
         Parameters
@@ -124,10 +138,16 @@ class WindowStore:
             Windows in a batch, and batches.
         seed : int
             Seed of the draw; the global random state is not used.
+        first : int
+            Batches at the start that are drawn but left out.
+        share : slice
+            Which windows of each batch are yielded.
         """
         generator = torch.Generator().manual_seed(seed)
-        for _ in range(num_batches):
-            yield self.gather(torch.randint(len(self), (batch_size,), generator=generator))
+        for number in range(num_batches):
+            drawn = torch.randint(len(self), (batch_size,), generator=generator)
+            if number >= first:
+                yield self.gather(drawn[share])
 
     def evenly_spaced(self, batch_size: int, limit: int) -> Iterator[ForecastBatch]:
         """Yield at most ``limit`` windows, evenly spread, in batches of ``batch_size``."""

@@ -1,14 +1,15 @@
 """One training run: a model and its windows in, the trained model out, nothing left behind."""
 
 import logging
-import math
+import os
+import re
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -16,73 +17,41 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
-from torch import Tensor
+from lightning.pytorch.strategies import DDPStrategy
+from torch.multiprocessing.spawn import ProcessRaisedException
 
 from mlrforecast.data import ForecastBatch, WindowStore
 from mlrforecast.models import EncoderForecaster
+from mlrforecast.training.checkpoint import Checkpoint, Progress
+from mlrforecast.training.keeper import Keeper, finished
+from mlrforecast.training.loggers import build_loggers
 from mlrforecast.training.module import ForecastModule
-from mlrforecast.training.optim import Parametrization
+from mlrforecast.training.options import TrainingOptions
 from mlrforecast.training.seeding import PROCESS_STATE
 
 _LOGGERS = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """How a model is trained.
-
-    Parameters
-    ----------
-    max_steps, batch_size : int
-        Optimiser steps, and windows a step.
-    learning_rate, weight_decay : float
-        Of AdamW, see :func:`build_optimizer`.
-    parametrization : {"standard", "mup"}
-        One learning rate for all parameters, or a rate for each as muP has it; the model is to
-        be started by :func:`mlrforecast.nn.initialise_mup` then.
-    gradient_clip : float
-        Largest norm of the gradient.
-    seed : int
-        Seed of the draw of windows.
-    accelerator : str
-        ``"auto"``, ``"cpu"``, ``"gpu"``, ``"mps"``.
-    max_time : timedelta, optional
-        Longest time; training stops at the end of the step in which it is reached.
-    early_stopping : bool
-        Whether to stop when the validation loss no longer falls, and keep the best weights.
-    patience : int
-        Validations without a better loss before stopping.
-    progress : bool
-        Whether to show a progress bar.
-    """
-
-    max_steps: int
-    batch_size: int
-    learning_rate: float
-    weight_decay: float = 0.0
-    parametrization: Parametrization = "standard"
-    gradient_clip: float = 1.0
-    seed: int = 0
-    accelerator: str = "auto"
-    max_time: timedelta | None = None
-    early_stopping: bool = False
-    patience: int = 5
-    progress: bool = True
-
-
 class _Windows:
-    """An iterable of random batches whose length Lightning can show."""
+    """An iterable of the random batches that are still to come, whose length Lightning can show."""
 
-    def __init__(self, store: WindowStore, options: TrainingOptions) -> None:
+    def __init__(self, store: WindowStore, options: TrainingOptions, first: int) -> None:
         self.store = store
         self.options = options
+        self.first = first
 
     def __len__(self) -> int:
-        return self.options.max_steps
+        return self.options.max_steps - self.first
 
     def __iter__(self) -> Iterator[ForecastBatch]:
+        options = self.options
+        rank = torch.distributed.get_rank() if options.devices > 1 else 0
         return self.store.sample(
-            self.options.batch_size, self.options.max_steps, seed=self.options.seed
+            options.batch_size,
+            options.max_steps,
+            seed=options.seed,
+            first=self.first,
+            share=slice(rank, None, options.devices),
         )
 
 
@@ -102,6 +71,11 @@ class _Batches:
 class _Bar(TQDMProgressBar):
     """Lightning's bar, on the error stream, where it does not mix with a program's output."""
 
+    def __init__(self, first: int) -> None:
+        super().__init__(refresh_rate=10)
+        # A run counts in steps and has one epoch, so its number says nothing.
+        self.title = f"Fitting from step {first}" if first else "Fitting"
+
     def init_train_tqdm(self) -> Tqdm:
         with redirect_stdout(sys.stderr):
             return super().init_train_tqdm()
@@ -112,24 +86,14 @@ class _Bar(TQDMProgressBar):
 
     def on_train_epoch_start(self, trainer: pl.Trainer, *args: Any) -> None:
         super().on_train_epoch_start(trainer, *args)
-        # A run counts in steps and has one epoch, so its number says nothing.
-        self.train_progress_bar.set_description("Fitting")
+        self.train_progress_bar.set_description(self.title)
 
 
-class _BestWeights(Callback):
-    """Keep the weights of the lowest validation loss in memory."""
+class _Silence(Callback):
+    """Silence the processes of a run: it is unpickled where one begins, and nowhere else."""
 
-    def __init__(self) -> None:
-        self.loss = math.inf
-        self.state: dict[str, Tensor] | None = None
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        loss = float(trainer.callback_metrics["validation_loss"])
-        if not trainer.sanity_checking and loss < self.loss:
-            self.loss = loss
-            self.state = {
-                name: value.detach().clone() for name, value in pl_module.state_dict().items()
-            }
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _hush()
 
 
 def train(
@@ -138,20 +102,24 @@ def train(
     options: TrainingOptions,
     *,
     validation: WindowStore | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> int:
     """Train a model in place; runs in threads of one process take turns.
 
     Parameters
     ----------
     model : EncoderForecaster
-        Left on the CPU in evaluation mode; holds the last weights, or with early stopping those
-        of the lowest validation loss.
+        Left on the CPU in evaluation mode; holds the last weights (with ``ema_decay`` their
+        average) or, with early stopping, those of the lowest validation loss.
     store : WindowStore
         Training windows.
     options : TrainingOptions
         How to train.
     validation : WindowStore, optional
         Windows of the validation loss; needed for early stopping.
+    checkpoint : Checkpoint, optional
+        Written twenty times in a run and at its end. If it is there already, the run goes on from
+        it, to the same weights as one that was not interrupted.
 
     Returns
     -------
@@ -165,6 +133,8 @@ def train(
         step is out of all proportion.
     KeyboardInterrupt
         If the user stopped it; the model is left half trained.
+    ModelFileError
+        If the checkpoint cannot be read, or does not fit the model.
 
     Examples
     --------
@@ -183,50 +153,136 @@ def train(
     3
     """
     assert validation is not None or not options.early_stopping
-    module = ForecastModule(
-        model,
-        learning_rate=options.learning_rate,
-        weight_decay=options.weight_decay,
-        max_steps=options.max_steps,
-        parametrization=options.parametrization,
-    )
-    best = _BestWeights()
-    with PROCESS_STATE, _quiet():
-        trainer = _trainer(options, best)
-        batches = None if validation is None else _Batches(validation, options)
-        with _interruptible():
-            trainer.fit(module, _Windows(store, options), batches)
-    if best.state is not None:
-        module.load_state_dict(best.state)
+    progress = None if checkpoint is None else checkpoint.read()
+    if checkpoint is not None and progress is not None and progress.finished:
+        with _fitting(checkpoint):
+            model.load_state_dict(progress.part("model"))
+            num_steps = int(progress.numbers["num_steps"])
     else:
-        module.check_converged()
+        num_steps = _run(model, store, options, validation, checkpoint, progress)
+        if checkpoint is not None:
+            checkpoint.write(finished(model.state_dict(), num_steps))
     model.cpu().eval()
-    _check_finite(model)
-    return int(trainer.global_step)
+    return num_steps
 
 
-def _trainer(options: TrainingOptions, best: _BestWeights) -> pl.Trainer:
-    """Return a trainer that writes nothing, and validates only where that decides something."""
-    stops = options.early_stopping
-    callbacks: list[Callback] = [_Bar(refresh_rate=10)] if options.progress else []
-    if stops:
+def _run(
+    model: EncoderForecaster,
+    store: WindowStore,
+    options: TrainingOptions,
+    validation: WindowStore | None,
+    checkpoint: Checkpoint | None,
+    progress: Progress | None,
+) -> int:
+    """Train from the start, or from where a checkpoint was written."""
+    module = ForecastModule(model, options)
+    stopper = None
+    if options.early_stopping:
         patience = options.patience
-        callbacks += [best, EarlyStopping("validation_loss", patience=patience, check_finite=False)]
+        stopper = EarlyStopping("validation_loss", patience=patience, check_finite=False)
+    keeper = Keeper(options, stopper, checkpoint)
+    if checkpoint is not None and progress is not None:
+        with _fitting(checkpoint):
+            keeper.resume(progress, module)
+    if keeper.stopped or module.steps == options.max_steps or _left(options, keeper) <= 0:
+        module.conclude()
+        keeper.settle(module)
+    else:
+        _fit(module, _Windows(store, options, module.steps), options, keeper, validation)
+    if not keeper.stopped and not options.early_stopping:
+        module.check_converged()
+    model.cpu()
+    _check_finite(model)
+    return int(module.num_steps)
+
+
+def _fit(
+    module: ForecastModule,
+    windows: _Windows,
+    options: TrainingOptions,
+    keeper: Keeper,
+    validation: WindowStore | None,
+) -> None:
+    """Let Lightning make the steps that are left."""
+    batches = None if validation is None else _Batches(validation, options)
+    # Before the last ones no further validation is due.
+    validates = options.early_stopping and len(windows) >= options.interval
+    with PROCESS_STATE, _quiet(), _environment_of(options.devices), _interruptible():
+        trainer = _trainer(options, keeper, first=windows.first, validates=validates)
+        try:
+            trainer.fit(module, windows, batches if validates else None)
+        except ProcessRaisedException as error:
+            raise _own_error(error) from error
+
+
+def _trainer(
+    options: TrainingOptions, keeper: Keeper, *, first: int, validates: bool
+) -> pl.Trainer:
+    """Return a trainer that writes nothing, and validates only where that decides something."""
+    callbacks: list[Callback] = [_Bar(first)] if options.progress else []
+    if keeper.stopper is not None and validates:
+        callbacks.append(keeper.stopper)
+    callbacks.append(keeper)
+    several = options.devices > 1
+    if several:
+        callbacks.insert(0, _Silence())
     return pl.Trainer(
         accelerator=options.accelerator,
-        devices=1,
-        max_steps=options.max_steps,
-        max_time=options.max_time,
+        devices=options.devices,
+        # Windows without gaps leave a weight unused.
+        strategy=DDPStrategy(start_method="spawn", static_graph=True) if several else "auto",
+        precision=options.precision,
+        max_steps=options.max_steps - first,
+        max_time=None if options.max_time is None else timedelta(seconds=_left(options, keeper)),
         gradient_clip_val=options.gradient_clip,
         callbacks=callbacks,
         enable_progress_bar=options.progress,
         enable_model_summary=False,
         enable_checkpointing=False,
-        logger=False,
+        logger=build_loggers(options),
+        log_every_n_steps=max(1, options.max_steps // 200),
         num_sanity_val_steps=0,
-        val_check_interval=max(1, options.max_steps // 20) if stops else None,
-        check_val_every_n_epoch=None if stops else 1,
+        val_check_interval=options.interval if validates else None,
+        check_val_every_n_epoch=None if validates else 1,
     )
+
+
+def _left(options: TrainingOptions, keeper: Keeper) -> float:
+    """Return the seconds that a run may still take."""
+    limit = float("inf") if options.max_time is None else options.max_time.total_seconds()
+    return limit - keeper.seconds
+
+
+@contextmanager
+def _fitting(checkpoint: Checkpoint) -> Iterator[None]:
+    """Say which file does not fit a model that it is loaded into."""
+    try:
+        yield
+    except (LookupError, RuntimeError, TypeError, ValueError) as error:
+        reason = f"it does not fit the fit ({str(error).splitlines()[0]})"
+        raise checkpoint.refusal(reason) from error
+
+
+def _own_error(error: ProcessRaisedException) -> Exception:
+    """Return the error that a process raised, where it is one that is promised."""
+    found = re.findall(r"^FloatingPointError: (.*)$", str(error), flags=re.MULTILINE)
+    return FloatingPointError(found[-1]) if found else error
+
+
+@contextmanager
+def _environment_of(devices: int) -> Iterator[None]:
+    """Give the processes of a run a temporary folder that goes; restore what they share."""
+    if devices == 1:
+        yield
+        return
+    before = dict(os.environ)
+    try:
+        with tempfile.TemporaryDirectory(prefix="mlrforecast-") as folder:
+            os.environ["TMPDIR"] = folder
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _check_finite(model: EncoderForecaster) -> None:
@@ -260,13 +316,18 @@ def _quiet() -> Iterator[None]:
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
-        # Hints about loader workers, log steps and unused accelerators: advice on choices that
-        # are made here, which a caller could not act on.
-        warnings.filterwarnings("ignore", module=r"lightning\.")
         try:
-            for logger in loggers:
-                logger.setLevel(logging.ERROR)
+            _hush()
             yield
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
+
+
+def _hush() -> None:
+    """Silence what Lightning says about itself in this process."""
+    # Hints about loader workers, log steps and unused accelerators: advice on choices that are
+    # made here, which a caller could not act on.
+    warnings.filterwarnings("ignore", module=r"lightning\.")
+    for name in _LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)

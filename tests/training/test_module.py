@@ -8,16 +8,15 @@ import torch
 
 from mlrforecast.models import EncoderConfig, EncoderForecaster
 from mlrforecast.nn import mup_table
-from mlrforecast.training import ForecastModule, annealed
+from mlrforecast.training import ForecastModule, TrainingOptions, annealed
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
 
 def module_of(max_steps: int = 100, **options: Any) -> ForecastModule:
     model = EncoderForecaster(EncoderConfig(context_length=32, prediction_length=8))
-    return ForecastModule(
-        model, learning_rate=0.01, weight_decay=0.3, max_steps=max_steps, **options
-    )
+    given = {"learning_rate": 0.01, "weight_decay": 0.3, "batch_size": 8}
+    return ForecastModule(model, TrainingOptions(max_steps=max_steps, **given, **options))
 
 
 @pytest.mark.parametrize(("warmup", "steps"), [(0, 10), (3, 20), (10, 100)])
