@@ -18,7 +18,7 @@ import torch
 
 import mlrforecast
 
-FOLDERS = ("tests/ops", "tests/nn")
+FOLDERS = ("tests/nn", "tests/ops", "tests/training")
 OUTCOMES = ("passed", "skipped", "failed")
 
 

@@ -34,7 +34,9 @@ LEVELS = {
 
 # (importing module, imported part) -> why it may look up. The conversions of the estimator to
 # other libraries' forms will stand here; nothing else.
-UPWARD: dict[tuple[str, str], str] = {}
+UPWARD: dict[tuple[str, str], str] = {
+    ("mlrforecast.estimators._exchange", "integrations"): "a model goes to a hub and comes back",
+}
 
 # (module or package, imported root) -> why the import waits inside a function.
 INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
@@ -44,12 +46,27 @@ INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("mlrforecast.data._files", "requests"): "only a download needs it",
     ("mlrforecast.data._files", "tqdm"): "only a download needs it",
     ("mlrforecast.data.gluonts", "gluonts"): "an extra",
+    ("mlrforecast.estimators._exchange", "mlrforecast"): "only a model that leaves needs it",
+    ("mlrforecast.estimators._export", "onnxscript"): "an extra",
+    ("mlrforecast.integrations.hub", "huggingface_hub"): "an extra",
     ("mlrforecast.ops.levels", "matplotlib"): "only a picture needs it",
     ("mlrforecast.ops.levels", "pandas"): "only a calendar needs it",
 }
 
 # Modules that an extra brings: never imported at the top of a module.
-OPTIONAL = {"chronos", "datasets", "fev", "gluonts", "ray", "transformers", "triton"}
+OPTIONAL = {
+    "chronos",
+    "datasets",
+    "fev",
+    "gluonts",
+    "huggingface_hub",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "ray",
+    "transformers",
+    "triton",
+}
 
 
 @dataclass(frozen=True)

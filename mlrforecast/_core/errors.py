@@ -8,6 +8,7 @@
     ├── ModelFileError (ValueError)        a saved model is missing a part or was altered
     ├── ChecksumError (ValueError)         a data file is not the one that the catalogue names
     ├── DatasetNotFoundError (FileNotFoundError)   a data file is nowhere to be had
+    ├── HubError (OSError)                 a model hub did not give or take a model
     └── MissingDependencyError (ImportError)       an optional extra is not installed
 
 A wrong argument raises a plain ``ValueError`` or ``TypeError`` that names it.
@@ -36,6 +37,10 @@ class ChecksumError(MLRForecastError, ValueError):
 
 class DatasetNotFoundError(MLRForecastError, FileNotFoundError):
     """A data file was found neither in a folder nor online; the message says what was tried."""
+
+
+class HubError(MLRForecastError, OSError):
+    """A model hub did not give or take a model; the message says what was tried."""
 
 
 class MissingDependencyError(MLRForecastError, ImportError):

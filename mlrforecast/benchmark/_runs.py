@@ -28,25 +28,33 @@ from mlrforecast.nn import attentions, option_names
 MODEL = "MLRForecaster"
 # Every run sets these itself; they are columns of the result or change no number.
 SET_BY_RUN = ("attention", "prediction_length", "progress", "seed")
-_NOT_HASHED = (*SET_BY_RUN, "accelerator", "checkpoint_dir")
+_NOT_HASHED = (*SET_BY_RUN, "accelerator", "checkpoint_dir", "log_dir", "logger")
 # Parameters that are younger than the committed results. At these values they change no number,
 # so they must change no hash: the runs on file would be repeated.
 _ADDED = {
     "attention_options": None,
     "calendar": False,
+    "compile": False,
+    "devices": 1,
+    "ema_decay": None,
     "fill": None,
     "freq": None,
+    "gradient_clip": 1.0,
     "id_column": None,
     "known_covariates": (),
     "parametrization": "standard",
     "past_covariates": (),
     "positions": "learned",
+    "precision": "32-true",
     "resample": None,
     "scaling": "standard",
+    "schedule": "cosine",
     "season_length": None,
     "static_covariates": (),
     "target": None,
     "timestamp_column": None,
+    "warm_start": False,
+    "warmup_steps": None,
 }
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PART_OF_MODEL = re.compile(
-    r"config\.json|[a-z]+-[0-9a-f]{12}\.safetensors|\.mlrforecast-draft-[0-9a-f]{16}"
-)
+_PART_OF_MODEL = re.compile(r"config\.json|[a-z]+-[0-9a-f]{12}\.safetensors|\.mlrforecast-draft-.+")
+_BESIDE_MODEL = {"README.md", ".cache", ".git", ".gitattributes"}
+"""Its card, and what a hub leaves; alone, they tell of something else."""
 
 
 def check_writable(path: Path, option: str) -> None:
@@ -33,8 +33,9 @@ def check_model_folder(path: Path, option: str) -> None:
     check_writable(path, option)
     if not path.exists():
         return
-    others = [file.name for file in path.iterdir() if not _PART_OF_MODEL.fullmatch(file.name)]
-    if others:
+    names = {file.name for file in path.iterdir()}
+    parts = {name for name in names if _PART_OF_MODEL.fullmatch(name)}
+    if others := names - parts - (_BESIDE_MODEL if parts else set()):
         raise ValueError(
             f"`{option}` cannot be {str(path)!r}: it holds {min(others)!r}, which is no part of a "
             "saved model. Name a new folder."

@@ -147,7 +147,7 @@ class WindowStore:
         for number in range(num_batches):
             drawn = torch.randint(len(self), (batch_size,), generator=generator)
             if number >= first:
-                yield self.gather(drawn[share])
+                yield self.gather(drawn[share].contiguous())
 
     def evenly_spaced(self, batch_size: int, limit: int) -> Iterator[ForecastBatch]:
         """Yield at most ``limit`` windows, evenly spread, in batches of ``batch_size``."""

@@ -42,6 +42,7 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
     context_length_: int
     season_length_: int
     num_steps_: int
+    batch_size_: int
     freq_: str | int
 
     def _set_fitted(
@@ -60,6 +61,7 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         self.encoding_ = fitted.encoding
         self.dependence_ = fitted.dependence
         self.num_steps_ = fitted.num_steps
+        self.batch_size_ = fitted.batch_size
         self.freq_ = freq
         self.season_length_ = self.season_length or default_season_length(freq)
         self.num_parameters_ = sum(parameter.numel() for parameter in self.model_.parameters())
@@ -102,6 +104,8 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         parameters = _parameters.plain_parameters(self) | {
             name: getattr(self.config_, name) for name in fixed
         }
+        # The logs are those of the network that is kept.
+        parameters |= {"logger": (), "log_dir": None}
         fitted = fit_panel(panel, parameters, self.backbone)
         return _inference.Predictor(fitted.model, fitted.encoding, self.accelerator)
 

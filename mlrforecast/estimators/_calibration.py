@@ -42,7 +42,8 @@ class Calibration:
     residuals : ndarray of shape (R,)
         Residuals, from old to new.
     known_at : ndarray of int64 of shape (R,)
-        When each was known: microseconds since 1970, or integer time.
+        When each was known: microseconds since 1970, or integer time. A split calibration does
+        not read it, and one that was loaded has the order only: 0, 1, 2, ...
     step_scale : ndarray of shape (F,)
         Factor of the spread at each step: 1 where the forecast has a spread of its own, otherwise
         the mean size of the residuals of that step in scales of the context.

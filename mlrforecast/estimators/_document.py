@@ -21,6 +21,7 @@ KEYS = {
     "encoding",
     "freq",
     "num_steps",
+    "batch_size",
     "dependence",
     "calibration",
     "context",

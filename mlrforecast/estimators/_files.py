@@ -1,5 +1,6 @@
 """Saved forecasters: from an estimator to a folder of safetensors and JSON, and back."""
 
+import os
 from datetime import timedelta
 from os import PathLike
 from pathlib import Path
@@ -11,6 +12,8 @@ from torch import nn
 from mlrforecast._core.errors import DataError, ModelFileError
 from mlrforecast._version import __version__
 from mlrforecast.data import CovariateEncoding, FrameSchema, parse_frequency
+from mlrforecast.estimators import _parameters
+from mlrforecast.estimators._card import write_card
 from mlrforecast.estimators._document import FORMAT, LIBRARY, short
 from mlrforecast.estimators._fitting import Fitted
 from mlrforecast.estimators._parameters import (
@@ -43,6 +46,7 @@ LONGEST_ALIAS = 64
 
 def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context: bool) -> None:
     """Write a fitted forecaster to a folder, replacing an earlier model there."""
+    folder = _folder(path)
     context = forecaster.context_ if with_context else None
     if with_context and context is None:
         raise ValueError(
@@ -58,6 +62,7 @@ def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context
         "encoding": forecaster.encoding_.to_dict(),
         "freq": forecaster.freq_,
         "num_steps": forecaster.num_steps_,
+        "batch_size": forecaster.batch_size_,
         "dependence": forecaster.dependence_.tolist(),
         "calibration": None if calibration is None else describe_calibration(calibration),
         "context": None if context is None else describe_context(context),
@@ -68,14 +73,15 @@ def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context
         tensors["context"] = context_tensors(context)
     if calibration is not None:
         tensors["calibration"] = calibration_tensors(calibration)
-    write_model(Path(path).resolve(), document, tensors)
+    card = write_card(forecaster, with_context=with_context)
+    write_model(folder.resolve(), document, tensors, card)
 
 
 def load(
     cls: type[Forecaster], path: str | PathLike[str], backbone: nn.Module | None
 ) -> Forecaster:
     """Read a folder that :func:`save` wrote."""
-    folder = Path(path)
+    folder = _folder(path)
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no folder {str(folder)!r} to load a forecaster from.")
     document, tensors = read_model(folder)
@@ -96,6 +102,15 @@ def load(
         ) from e
 
 
+def _folder(path: str | PathLike[str]) -> Path:
+    """Return a path that was given as one."""
+    if not isinstance(path, str | PathLike):
+        raise TypeError(f"`path` must be the path of a folder, got a {type(path).__name__}.")
+    if not os.fspath(path):
+        raise ValueError("`path` must name a folder, got an empty text.")
+    return Path(path)
+
+
 def _build(
     cls: type[Forecaster],
     document: dict[str, Any],
@@ -110,11 +125,13 @@ def _build(
     config = EncoderConfig.from_dict(document["config"])
     check_agreement(parameters, config, schema)
     encoding = CovariateEncoding.from_dict(document["encoding"])
-    freq, num_steps = document["freq"], document["num_steps"]
+    freq = document["freq"]
     _check_freq(freq, schema, encoding)
     _check_encoding(encoding, schema, config)
-    if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 0:
-        raise ValueError(f"its number of steps is {num_steps!r}.")
+    counts = {name: document[name] for name in ("num_steps", "batch_size")}
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise ValueError(f"its {name!r} is {count!r}.")
     context = None
     if document["context"] is not None:
         context = read_context(document["context"], tensors["context"], freq, encoding)
@@ -126,7 +143,7 @@ def _build(
     dependence = read_dependence(document["dependence"], config.prediction_length)
     model = _build_filled(config, backbone, tensors["model"])
     forecaster._set_fitted(
-        Fitted(model.eval(), encoding, dependence, num_steps),
+        Fitted(model.eval(), encoding, dependence, **counts),
         schema=schema,
         freq=freq,
         context=context,
@@ -206,7 +223,8 @@ def _write_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
     forecaster._validate_params()
     parameters = plain_parameters(forecaster)
     check_agreement(parameters, forecaster.config_, forecaster.schema_)
-    del parameters["backbone"]
+    for name in ("backbone", *_parameters.LOCAL):
+        del parameters[name]
     for name in COLUMN + COLUMNS:
         if not _is_stored(parameters[name]):
             raise DataError(
@@ -227,6 +245,8 @@ def _is_stored(names: Any) -> bool:
 
 def _read_parameters(fields: dict[str, Any]) -> dict[str, Any]:
     """Undo :func:`_write_parameters`; sequences become tuples."""
+    if named := sorted(fields.keys() & set(_parameters.LOCAL)):
+        raise ValueError(f"a file must not say where to write: {', '.join(named)}.")
     parameters: dict[str, Any] = _with_tuples(fields)
     if isinstance(limit := parameters.get("max_time"), dict):
         parameters["max_time"] = timedelta(seconds=limit["seconds"])

@@ -1,16 +1,35 @@
 """From a panel to a trained network."""
 
+import dataclasses
+import hashlib
+import json
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
 from torch import nn
 
+from mlrforecast._version import __version__
 from mlrforecast.data import CovariateEncoding, Panel
 from mlrforecast.estimators import _inference, _parameters, _rules
+from mlrforecast.estimators._calibration import ticks
 from mlrforecast.estimators._paths import learn_dependence
-from mlrforecast.estimators._training_data import prepare
+from mlrforecast.estimators._training_data import TrainingData, prepare
 from mlrforecast.models import EncoderForecaster
-from mlrforecast.training import isolated_seed, train
+from mlrforecast.training import (
+    Checkpoint,
+    MemoryEstimate,
+    TrainingOptions,
+    available_memory,
+    check_memory,
+    estimate_memory,
+    find_batch_size,
+    isolated_seed,
+    train,
+)
+
+NOT_OF_THE_RUN = ("accelerator", "log_dir", "logger", "progress")
+"""Options that change no weight, but for the rounding of a device."""
 
 
 class Fitted(NamedTuple):
@@ -26,22 +45,128 @@ class Fitted(NamedTuple):
         How errors some steps apart correlate inside a forecast.
     num_steps : int
         Optimiser steps that were made.
+    batch_size : int
+        Windows of each of the last steps.
     """
 
     model: EncoderForecaster
     encoding: CovariateEncoding
     dependence: np.ndarray
     num_steps: int
+    batch_size: int
 
 
-def fit_panel(panel: Panel, parameters: dict[str, Any], backbone: nn.Module | None) -> Fitted:
-    """Train a network on a panel, as the parameters say."""
-    with isolated_seed(parameters["seed"]):
-        data = prepare(panel, parameters)
+class Run(NamedTuple):
+    """A training run before its first step.
+
+    Parameters
+    ----------
+    data : TrainingData
+        Windows, and how they are read.
+    model : EncoderForecaster
+        The network with its first weights.
+    options : TrainingOptions
+        How it is trained.
+    """
+
+    data: TrainingData
+    model: EncoderForecaster
+    options: TrainingOptions
+
+
+def set_up(
+    panel: Panel,
+    parameters: dict[str, Any],
+    backbone: nn.Module | None,
+    *,
+    start: Fitted | None = None,
+) -> Run:
+    """Make all that a run begins with; random numbers are drawn from the process's generators."""
+    fixed = None if start is None else (start.model.config, start.encoding)
+    data = prepare(panel, parameters, fixed)
+    if start is None:
         model = _rules.build_model(data.config, backbone)
         _rules.start(model, parameters["parametrization"])
-        options = _parameters.training_options(parameters, len(data.store))
-        num_steps = train(model, data.store, options, validation=data.validation)
+    else:
+        # A copy: what fails leaves the fitted network as it is.
+        model = deepcopy(start.model).train()
+    options = _parameters.training_options(parameters, len(data.store))
+    if parameters["batch_size"] == "auto":
+        size = find_batch_size(
+            model,
+            data.store,
+            options,
+            available=_available(options),
+            validation=data.validation,
+            forecast_batch=_inference.BATCH,
+        )
+        options = dataclasses.replace(options, batch_size=max(size, options.devices))
+    return Run(data, model, options)
+
+
+def count_memory(run: Run) -> MemoryEstimate:
+    """Count the memory of a run, and of the forecasts that follow it."""
+    return estimate_memory(
+        run.model,
+        run.data.store,
+        run.options,
+        validation=run.data.validation,
+        forecast_batch=_inference.BATCH,
+    )
+
+
+def fit_panel(
+    panel: Panel,
+    parameters: dict[str, Any],
+    backbone: nn.Module | None,
+    *,
+    start: Fitted | None = None,
+) -> Fitted:
+    """Train a network on a panel, as the parameters say, from the first weights or given ones."""
+    with isolated_seed(parameters["seed"]):
+        run = set_up(panel, parameters, backbone, start=start)
+        data, model, options = run
+        check_memory(count_memory(run), _available(options))
+        checkpoint = None
+        if (folder := parameters["checkpoint_dir"]) is not None:
+            checkpoint = Checkpoint(folder, _digest(panel, data, model, options))
+        num_steps = train(
+            model, data.store, options, validation=data.validation, checkpoint=checkpoint
+        )
     predictor = _inference.Predictor(model, data.encoding, parameters["accelerator"])
     dependence = learn_dependence(predictor, panel, seed=parameters["seed"])
-    return Fitted(model, data.encoding, dependence, num_steps)
+    before = 0 if start is None else start.num_steps
+    return Fitted(model, data.encoding, dependence, before + num_steps, options.batch_size)
+
+
+def _available(options: TrainingOptions) -> int:
+    """Return the bytes of memory for each device."""
+    device = _inference.find_device(options.accelerator)
+    available = available_memory(device)
+    return available if device.type == "cuda" else available // options.devices
+
+
+def _digest(
+    panel: Panel, data: TrainingData, model: EncoderForecaster, options: TrainingOptions
+) -> str:
+    """Return the sha256 of all that determines the weights that a run ends with."""
+    kept = dataclasses.asdict(options)
+    covariates = (*panel.past, *panel.known, *panel.static)
+    for name in NOT_OF_THE_RUN:
+        del kept[name]
+    described = {
+        "version": __version__,
+        "config": data.config.to_dict(),
+        "encoding": data.encoding.to_dict(),
+        "options": kept,
+        "freq": panel.freq,
+        "categories": [covariate.categories for covariate in covariates],
+    }
+    digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
+    arrays = [panel.values, panel.bounds, ticks(panel.index)]
+    arrays += [covariate.values for covariate in covariates]
+    arrays += [value.detach().cpu().numpy() for value in model.state_dict().values()]
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()

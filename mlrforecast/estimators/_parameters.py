@@ -4,19 +4,24 @@ import dataclasses
 from collections.abc import Hashable, Mapping
 from datetime import timedelta
 from numbers import Integral, Real
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
+import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
 from mlrforecast.data import CovariateEncoding, FrameSchema, Scaling, parse_frequency
 from mlrforecast.data.schema import Fill, Resample
-from mlrforecast.estimators import _rules
+from mlrforecast.estimators import _inference, _rules
 from mlrforecast.models import EncoderConfig
 from mlrforecast.models.encoder import Loss
 from mlrforecast.training import Parametrization, TrainingOptions
+from mlrforecast.training.loggers import check_loggers
+from mlrforecast.training.options import LoggerName, Precision, Schedule
 
 if TYPE_CHECKING:
     from mlrforecast.estimators.forecaster import MLRForecaster
@@ -56,15 +61,26 @@ CONSTRAINTS: dict[str, list[Any] | str] = {
     "frequency_weight": [Interval(Real, 0, 1, closed="both")],
     "backbone": [None, nn.Module],
     "max_steps": [None, Interval(Integral, 1, None, closed="left")],
-    "batch_size": [Interval(Integral, 1, None, closed="left")],
+    "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
     "learning_rate": [Interval(Real, 0, None, closed="neither")],
     "weight_decay": [Interval(Real, 0, None, closed="left")],
     "parametrization": [StrOptions(set(get_args(Parametrization)))],
+    "schedule": [StrOptions(set(get_args(Schedule)))],
+    "warmup_steps": [None, Interval(Integral, 0, None, closed="left")],
+    "gradient_clip": [None, Interval(Real, 0, None, closed="neither")],
+    "ema_decay": [None, Interval(Real, 0, 1, closed="neither")],
     "early_stopping": ["boolean"],
     "patience": [Interval(Integral, 1, None, closed="left")],
     "max_time": [None, timedelta, Interval(Real, 0, MAX_SECONDS, closed="right")],
     "seed": [Interval(Integral, 0, 2**32 - 1, closed="both")],
     "accelerator": [StrOptions({"auto", "cpu", "gpu", "mps"})],
+    "devices": [Interval(Integral, 1, None, closed="left")],
+    "precision": [StrOptions(set(get_args(Precision)))],
+    "compile": ["boolean"],
+    "checkpoint_dir": [None, str, PathLike],
+    "logger": [None, str, tuple, list],
+    "log_dir": [None, str, PathLike],
+    "warm_start": ["boolean"],
     "progress": ["boolean"],
 }
 
@@ -82,7 +98,25 @@ def plain_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
     if isinstance(limit, timedelta) and limit <= timedelta(0):
         raise ValueError(f"`max_time` must be positive, got {limit!r}.")
     plain["quantile_levels"] = _rules.check_quantile_levels(plain["quantile_levels"])
+    plain["logger"] = _loggers(plain["logger"])
+    for name in FOLDERS:
+        plain[name] = None if plain[name] is None else Path(plain[name])
     return plain
+
+
+FOLDERS = ("checkpoint_dir", "log_dir")
+LOCAL = (*FOLDERS, "logger")
+"""What belongs to a machine, and so to no file of a model."""
+
+
+def _loggers(names: Any) -> tuple[LoggerName, ...]:
+    """Return the names of loggers as a tuple."""
+    given = (names,) if isinstance(names, str) else tuple(names or ())
+    known = get_args(LoggerName)
+    for name in given:
+        if name not in known:
+            raise ValueError(f"`logger` must be among {', '.join(known)}, got {name!r}.")
+    return given
 
 
 def _plain(value: Any) -> Any:
@@ -146,6 +180,40 @@ def check_without_data(parameters: dict[str, Any]) -> None:
     config = to_config(parameters, longest, CovariateEncoding())
     model = _rules.build_skeleton(config, parameters["backbone"])
     _rules.check_parametrization(model, parameters["parametrization"])
+    _check_training(parameters)
+
+
+def _check_training(parameters: dict[str, Any]) -> None:
+    """Refuse settings of the training that do not go together."""
+    steps, warmup = parameters["max_steps"], parameters["warmup_steps"]
+    if steps is not None and warmup is not None and warmup > steps:
+        raise ValueError(f"`warmup_steps` must be at most `max_steps` ({steps}), got {warmup}.")
+    if (parameters["log_dir"] is None) != (not parameters["logger"]):
+        raise ValueError(
+            "`logger` and `log_dir` go together: what is logged, and in which folder; got "
+            f"{parameters['logger']!r} and {parameters['log_dir']!r}."
+        )
+    check_loggers(parameters["logger"])
+    device = _inference.find_device(parameters["accelerator"])
+    if parameters["precision"] == "16-mixed" and device.type == "cpu":
+        raise ValueError("`precision`='16-mixed' needs a GPU; a CPU can have 'bf16-mixed'.")
+    _check_devices(parameters["devices"], parameters["batch_size"], device)
+
+
+def _check_devices(devices: int, batch_size: int | str, device: torch.device) -> None:
+    """Check that there are so many devices, and that they can share the windows of a step."""
+    if devices == 1:
+        return
+    most = {"cuda": torch.cuda.device_count(), "mps": 1}.get(device.type, devices)
+    if devices > most:
+        raise ValueError(
+            f"`devices` is {devices}, but torch finds {most} of the kind {device.type!r} here."
+        )
+    if batch_size != "auto" and int(batch_size) % devices:
+        raise ValueError(
+            f"`batch_size` must be a multiple of `devices` ({devices}), which share the windows "
+            f"of each step, got {batch_size}."
+        )
 
 
 def check_agreement(parameters: dict[str, Any], config: EncoderConfig, schema: FrameSchema) -> None:
@@ -205,11 +273,13 @@ def derive_lengths(parameters: dict[str, Any], longest: int) -> tuple[int, int]:
 
 
 def training_options(parameters: dict[str, Any], num_windows: int) -> TrainingOptions:
-    """Collect how the model is to be trained."""
+    """Collect how the model is to be trained; a batch size that is to be found is the least."""
     known = {field.name for field in dataclasses.fields(TrainingOptions)}
     given = {name: value for name, value in parameters.items() if name in known}
     if given["max_steps"] is None:
-        given["max_steps"] = _rules.derive_steps(num_windows)
+        given["max_steps"] = max(_rules.derive_steps(num_windows), given["warmup_steps"] or 0)
+    if given["batch_size"] == "auto":
+        given["batch_size"] = given["devices"]
     if isinstance(given["max_time"], (int, float)):
         given["max_time"] = timedelta(seconds=given["max_time"])
     return TrainingOptions(**given)

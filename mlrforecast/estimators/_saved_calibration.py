@@ -11,6 +11,11 @@ from mlrforecast.estimators._calibration import INTERVALS, LEAST, Calibration, c
 
 REPORT = ("before", "after", "width")
 
+TENSORS = {
+    "split": ("residuals", "step_scale"),
+    "rolling": ("residuals", "known_at", "step_scale"),
+}
+
 Tensors = dict[str, torch.Tensor]
 
 
@@ -26,8 +31,8 @@ def describe_calibration(calibration: Calibration) -> dict[str, Any]:
 
 
 def calibration_tensors(calibration: Calibration) -> Tensors:
-    """Return the numbers of a calibration."""
-    names = ("residuals", "known_at", "step_scale")
+    """Return the numbers of a calibration; only a rolling one reads the times of its rows."""
+    names = TENSORS[calibration.method]
     return {name: torch.from_numpy(np.array(getattr(calibration, name))) for name in names}
 
 
@@ -35,10 +40,11 @@ def read_calibration(
     described: dict[str, Any], tensors: Tensors, prediction_length: int
 ) -> Calibration:
     """Undo :func:`describe_calibration` and :func:`calibration_tensors`."""
-    residuals, known_at = tensors["residuals"], tensors["known_at"]
-    step_scale = tensors["step_scale"]
+    method = check_method(described["method"])
+    residuals, step_scale = tensors["residuals"], tensors["step_scale"]
+    known_at = tensors.get("known_at", torch.arange(len(residuals)))
     if (
-        len(tensors) != 3
+        tensors.keys() != set(TENSORS[method])
         or residuals.dtype != torch.float64
         or step_scale.dtype != torch.float64
         or known_at.dtype != torch.int64
@@ -56,7 +62,7 @@ def read_calibration(
             raise ValueError(f"`{name}` of its calibration is {value!r}.")
     report = {name: [_share(value) for value in described["coverage"][name]] for name in REPORT}
     return Calibration(
-        method=check_method(described["method"]),
+        method=method,
         residuals=residuals.numpy(),
         known_at=known_at.numpy(),
         step_scale=step_scale.numpy(),

@@ -7,7 +7,6 @@ last, in one step. Whoever reads it finds a complete model, however a save ended
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,8 +15,10 @@ from typing import Any
 import safetensors.torch
 import torch
 
+from mlrforecast._core.atomic import DRAFT, opened_folder, write_whole
 from mlrforecast._core.errors import ModelFileError
 from mlrforecast._core.locks import lock_file
+from mlrforecast.estimators._card import CARD, is_edited
 from mlrforecast.estimators._document import (
     CONFIG,
     file_name,
@@ -29,19 +30,23 @@ from mlrforecast.estimators._document import (
 
 Tensors = dict[str, torch.Tensor]
 
-DRAFT = ".mlrforecast-draft-"
 LEFTOVER = re.compile(
-    r"(model|context|calibration)-[0-9a-f]{12}\.safetensors|\.mlrforecast-draft-[0-9a-f]{16}"
+    rf"(model|context|calibration)-[0-9a-f]{{12}}\.safetensors|{re.escape(DRAFT)}.+"
 )
+BESIDE = {CARD, ".cache", ".git", ".gitattributes"}
+"""Names that may stand beside a model: its card, and what a hub or a clone of it leaves."""
 ATTEMPTS = 5
 
 
-def write_model(path: Path, document: dict[str, Any], tensors: dict[str, Tensors]) -> None:
+def write_model(
+    path: Path, document: dict[str, Any], tensors: dict[str, Tensors], card: bytes
+) -> None:
     """Write a model into a new folder, or over an earlier one; an OSError names ``path``."""
     contents = {kind: safetensors.torch.save(parts) for kind, parts in tensors.items()}
     digests = {kind: hashlib.sha256(content).hexdigest() for kind, content in contents.items()}
     files = {file_name(kind, digests[kind]): content for kind, content in contents.items()}
     listed = dict(zip(files, digests.values(), strict=True))
+    files[CARD] = card
     files[CONFIG] = write_document({**document, "sha256": listed})
     try:
         _write_files(path, files)
@@ -61,9 +66,14 @@ def _write_files(folder: Path, files: dict[str, bytes]) -> None:
     try:
         with _locked(folder):
             _remove_leftovers(folder)
+            earlier = _earlier_card(folder)
             try:
                 for name, content in files.items():
-                    _put(folder, name, content)
+                    if name != CARD or not is_edited(earlier):
+                        write_whole(folder / name, content)
+            except BaseException:
+                _restore_card(folder, earlier)
+                raise
             finally:
                 _remove_leftovers(folder)
     except BaseException:
@@ -73,17 +83,21 @@ def _write_files(folder: Path, files: dict[str, bytes]) -> None:
         raise
 
 
-def _put(folder: Path, name: str, content: bytes) -> None:
-    """Let a file appear whole, and on the disk."""
-    draft = folder / f"{DRAFT}{secrets.token_hex(8)}"
-    with draft.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(folder / name)
-    with _opened(folder) as number:
-        if number is not None:
-            os.fsync(number)
+def _earlier_card(folder: Path) -> bytes | None:
+    """Return the card that is there, None for none; what is no file is no card of ours."""
+    card = folder / CARD
+    if card.is_file():
+        return card.read_bytes()
+    return b"" if os.path.lexists(card) else None
+
+
+def _restore_card(folder: Path, earlier: bytes | None) -> None:
+    """Let a card go on telling of the model that is still there."""
+    with suppress(OSError):
+        if earlier is None:
+            (folder / CARD).unlink()
+        elif not is_edited(earlier):
+            write_whole(folder / CARD, earlier)
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -101,22 +115,9 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int | None]:
-    """Open a folder itself, where the system can."""
-    if os.name != "posix":
-        yield None
-        return
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        yield number
-    finally:
-        os.close(number)
-
-
-@contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Let one saver at a time into a folder; the lock ends with the process and leaves no file."""
-    with _opened(folder) as number:
+    with opened_folder(folder) as number:
         if number is not None:
             lock_file(number)
         yield
@@ -135,10 +136,13 @@ def _check_target(folder: Path) -> None:
 def _is_ours(folder: Path) -> bool:
     """Tell whether a folder holds nothing but what saving a forecaster leaves there."""
     names = {file.name for file in folder.iterdir()}
-    if not all(LEFTOVER.fullmatch(name) for name in names - {CONFIG}):
+    if not all(LEFTOVER.fullmatch(name) for name in names - {CONFIG} - BESIDE):
         return False
     config = folder / CONFIG
-    return CONFIG not in names or (config.is_file() and is_ours(config.read_bytes()))
+    if CONFIG in names:
+        return config.is_file() and is_ours(config.read_bytes())
+    # Of a first save that was killed; a card of somebody else tells of something else.
+    return names.isdisjoint(BESIDE - {CARD}) and not is_edited(_earlier_card(folder))
 
 
 def read_model(folder: Path) -> tuple[dict[str, Any], dict[str, Tensors]]:
@@ -176,10 +180,9 @@ def _read(folder: Path, name: str) -> bytes | None:
         return file.read_bytes() if file.is_file() else None
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise ModelFileError(
-            f"{name} in {str(folder)!r} cannot be read: {error.strerror}."
-        ) from error
+    except (OSError, MemoryError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it does not fit into memory"
+        raise ModelFileError(f"{name} in {str(folder)!r} cannot be read: {reason}.") from error
 
 
 def _decode(folder: Path, name: str, content: bytes, digest: str) -> Tensors:

@@ -35,12 +35,19 @@ class TrainingData(NamedTuple):
     num_rows: np.ndarray
 
 
-def prepare(panel: Panel, parameters: dict[str, Any]) -> TrainingData:
-    """Cut a panel into windows as the parameters say."""
+def prepare(
+    panel: Panel,
+    parameters: dict[str, Any],
+    fixed: tuple[EncoderConfig, CovariateEncoding] | None = None,
+) -> TrainingData:
+    """Cut a panel into windows as the parameters say, or as a network that is there reads them."""
     if parameters["loss"] in DISTRIBUTIONS and DISTRIBUTIONS[parameters["loss"]].is_count:
         _check_counts(panel, parameters["loss"])
     longest = int(panel.lengths.max())
-    context_length, patch_length = _parameters.derive_lengths(parameters, longest)
+    if fixed is None:
+        context_length, patch_length = _parameters.derive_lengths(parameters, longest)
+    else:
+        context_length, patch_length = fixed[0].context_length, fixed[0].patch_length
     training, validation = panel, None
     if parameters["early_stopping"]:
         training, validation = split_validation(
@@ -49,8 +56,11 @@ def prepare(panel: Panel, parameters: dict[str, Any]) -> TrainingData:
             context_length=context_length,
             patch_length=patch_length,
         )
-    encoding = CovariateEncoding.fit(training, calendar=parameters["calendar"])
-    config = _parameters.to_config(parameters, longest, encoding)
+    if fixed is None:
+        encoding = CovariateEncoding.fit(training, calendar=parameters["calendar"])
+        config = _parameters.to_config(parameters, longest, encoding)
+    else:
+        config, encoding = fixed
     return TrainingData(
         config,
         encoding,

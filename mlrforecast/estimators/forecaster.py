@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import timedelta
+from os import PathLike
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,17 +11,15 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from mlrforecast.data import read_panel, write_forecast
+from mlrforecast.data import write_forecast
 from mlrforecast.estimators import (
     _backtest,
     _calibration,
-    _inference,
     _parameters,
     _paths,
 )
 from mlrforecast.estimators._evaluation import EvaluationMixin
 from mlrforecast.estimators._exchange import ExchangeMixin
-from mlrforecast.estimators._fitting import fit_panel
 from mlrforecast.estimators._forecasts import has_quantiles
 from mlrforecast.estimators._inspection import InspectionMixin
 from mlrforecast.estimators._output import (
@@ -29,14 +28,14 @@ from mlrforecast.estimators._output import (
     wide_forecast,
     wide_history,
 )
+from mlrforecast.estimators._training import TrainingMixin
 from mlrforecast.plots import plot_forecast
-from mlrforecast.training import isolated_seed
 
 FAN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Levels that a picture shows."""
 
 
-class MLRForecaster(EvaluationMixin, ExchangeMixin, InspectionMixin):
+class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMixin):
     """Forecast time series with an encoder transformer and multi-level low-rank attention.
 
     Every series, and every target column of a wide frame, is forecast on its own from its last
@@ -138,15 +137,26 @@ class MLRForecaster(EvaluationMixin, ExchangeMixin, InspectionMixin):
     max_steps : int, optional
         Optimiser steps. Default: 2.5 times the square root of the number of windows, from 100 to
         2000.
-    batch_size : int
-        Windows of one series in each step.
+    batch_size : int or "auto"
+        Windows of one series in each step. ``"auto"``: the largest power of two, from 16 to
+        4096, that is estimated to fill at most 80 % of the memory there is.
     learning_rate, weight_decay : float
-        Of AdamW. The rate rises over the first tenth of the steps, then falls to zero.
+        Of AdamW. The rate rises in ``warmup_steps`` and then follows ``schedule``.
     parametrization : {"standard", "mup"}
         One learning rate for all parameters, or the start and the rates of muP (maximal update
         parametrisation), so that a rate found for a small network fits a large one:
         ``learning_rate`` is then that of a network of width 768, and a matrix that reads ``n``
         numbers has ``768 / n`` times as much. The weights of a ``backbone`` are started anew too.
+    schedule : {"cosine", "linear", "constant"}
+        How the learning rate goes on after the warm-up: down to 0 in a half cosine or a straight
+        line, or not.
+    warmup_steps : int, optional
+        Steps in which the learning rate rises from 0. Default: a tenth of all, at most 200.
+    gradient_clip : float, optional
+        Largest norm of the gradient; None does not clip it.
+    ema_decay : float, optional
+        Decay, in (0, 1), of an exponential moving average of the weights that takes the place of
+        the last weights: about ``1 / (1 - ema_decay)`` steps are averaged.
     early_stopping : bool
         Whether to hold back the newest tenth of each series (at least ``prediction_length``
         steps), stop when its loss no longer falls, and keep the best weights. Series that are too
@@ -159,6 +169,28 @@ class MLRForecaster(EvaluationMixin, ExchangeMixin, InspectionMixin):
         Seed of initial weights, dropout and the order of windows.
     accelerator : {"auto", "cpu", "gpu", "mps"}
         Where to train and forecast.
+    devices : int
+        GPUs, or processes of the CPU, that share the windows of each training step. More than
+        one need a script whose entry is guarded by ``if __name__ == "__main__":``.
+    precision : {"32-true", "bf16-mixed", "16-mixed"}
+        Numbers that the network computes with in training; the short ones are faster on a GPU.
+        Weights, and forecasts, are float32.
+    compile : bool
+        Whether ``torch.compile`` makes the training step: a wait of some ten seconds, then faster
+        steps. It needs a C++ compiler, on a CPU.
+    checkpoint_dir : path, optional
+        Folder of checkpoints. A fit that was interrupted, by whatever, goes on from there when it
+        is started again with the same data and parameters, and ends with the same weights; one
+        that has ended is done at once. The same holds for each fit that :meth:`backtest` and
+        :meth:`calibrate` make. Default: there are none.
+    logger : {"csv", "tensorboard", "mlflow"} or sequence of them, optional
+        Where losses and learning rate are logged, below ``log_dir``; MLflow's to the server in
+        ``MLFLOW_TRACKING_URI``, if that is set.
+    log_dir : path, optional
+        Folder of the logs; needed with a ``logger``.
+    warm_start : bool
+        Whether a further ``fit`` goes on from the weights of the one before, like
+        :meth:`partial_fit`.
     progress : bool
         Whether ``fit`` shows a progress bar.
 
@@ -188,7 +220,9 @@ class MLRForecaster(EvaluationMixin, ExchangeMixin, InspectionMixin):
     num_parameters_ : int
         Trained numbers of the network.
     num_steps_ : int
-        Optimiser steps that were made.
+        Optimiser steps that were made, in all fits that began with the weights of another.
+    batch_size_ : int
+        Windows in each of the last ones.
     n_features_in_ : int
         Columns of the frame given to ``fit``; not there after ``load``.
     feature_names_in_ : ndarray of str
@@ -265,15 +299,26 @@ class MLRForecaster(EvaluationMixin, ExchangeMixin, InspectionMixin):
         frequency_weight: float = 0.8,
         backbone: nn.Module | None = None,
         max_steps: int | None = None,
-        batch_size: int = 256,
+        batch_size: int | str = 256,
         learning_rate: float = 1e-3,
         weight_decay: float = 0.0,
         parametrization: str = "standard",
+        schedule: str = "cosine",
+        warmup_steps: int | None = None,
+        gradient_clip: float | None = 1.0,
+        ema_decay: float | None = None,
         early_stopping: bool = False,
         patience: int = 5,
         max_time: timedelta | float | None = None,
         seed: int = 0,
         accelerator: str = "auto",
+        devices: int = 1,
+        precision: str = "32-true",
+        compile: bool = False,  # noqa: A002
+        checkpoint_dir: str | PathLike[str] | None = None,
+        logger: str | Sequence[str] | None = None,
+        log_dir: str | PathLike[str] | None = None,
+        warm_start: bool = False,
         progress: bool = True,
     ) -> None:
         self.prediction_length = prediction_length
@@ -312,92 +357,28 @@ class MLRForecaster(EvaluationMixin, ExchangeMixin, InspectionMixin):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.parametrization = parametrization
+        self.schedule = schedule
+        self.warmup_steps = warmup_steps
+        self.gradient_clip = gradient_clip
+        self.ema_decay = ema_decay
         self.early_stopping = early_stopping
         self.patience = patience
         self.max_time = max_time
         self.seed = seed
         self.accelerator = accelerator
+        self.devices = devices
+        self.precision = precision
+        self.compile = compile
+        self.checkpoint_dir = checkpoint_dir
+        self.logger = logger
+        self.log_dir = log_dir
+        self.warm_start = warm_start
         self.progress = progress
-
-    def fit(self, X: object, y: None = None) -> Self:
-        """Train on every window of every series in a frame.
-
-        Training seeds the random generators of the process and puts them back, so fits in
-        threads of one process, and :meth:`load` beside them, run one after the other. Use
-        processes to fit in parallel.
-
-        Parameters
-        ----------
-        X : DataFrame, Series or ndarray
-            Wide: time and numeric columns, each a series. Long: a row for each item and stamp. An
-            array of shape (T,) or (T, C) has the time 0 to T - 1. Rows may come in any order;
-            targets may be missing (NaN): they are left out of the normalisation and of the loss.
-            A series needs two rows.
-        y : None
-            Not used; here for scikit-learn.
-
-        Returns
-        -------
-        MLRForecaster
-            The forecaster itself, fitted.
-
-        Raises
-        ------
-        DataError
-            If the frame breaks a rule; a ValueError that names the column or series, the rule
-            and the value. Nothing has been trained then.
-        TypeError
-            If ``X`` is no frame, or a parameter has another type.
-        ValueError
-            If a parameter is out of its range.
-        """
-        if y is not None:
-            raise ValueError("`y` must be None: the targets are the columns of `X`.")
-        self.check_parameters()
-        parameters = _parameters.plain_parameters(self)
-        schema = _parameters.to_schema(parameters)
-        # Reading a frame swaps the filters of warnings, which belong to the process too.
-        with isolated_seed(parameters["seed"]):
-            panel = read_panel(X, schema)
-            fitted = fit_panel(panel, parameters, self.backbone)
-        self._set_fitted(
-            fitted,
-            schema=schema,
-            freq=panel.freq,
-            context=panel.tail(fitted.model.config.context_length),
-        )
-        self._note_features(_parameters.names_of_columns(X))
-        return self
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-    def check_parameters(self) -> None:
-        """Check all about the parameters that can be checked without data; ``fit`` does it first.
-
-        What is left to ``fit`` is whether series are long enough, and whether a ``backbone``
-        accepts and returns tokens.
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a parameter is out of its range or of another type, two do not go together, or the
-            ``accelerator`` is not there.
-
-        Examples
-        --------
-        >>> from mlrforecast import MLRForecaster
-        >>> MLRForecaster(prediction_length=24, width=30, num_heads=5).check_parameters()
-        >>> MLRForecaster(prediction_length=24, width=30, num_heads=4).check_parameters()
-        Traceback (most recent call last):
-        ...
-        ValueError: `num_heads` must divide the width 30, got 4.
-        """
-        self._validate_params()
-        _parameters.check_without_data(_parameters.plain_parameters(self))
-        _inference.find_device(self.accelerator)
 
     def calibrate(
         self,

@@ -11,7 +11,7 @@ from torch.nn import functional
 from mlrforecast.models._config import CausalFields, Positions, count
 from mlrforecast.models._sampling import Sampler, evaluating
 from mlrforecast.models.cache import ModelCache
-from mlrforecast.nn import OutputLinear
+from mlrforecast.nn import Dropout, OutputLinear
 
 __all__ = ["CausalLM", "CausalLMConfig"]
 
@@ -131,7 +131,7 @@ class CausalLM(nn.Module):
         self.embedding = nn.Embedding(config.vocabulary_size, config.width)
         nn.init.normal_(self.embedding.weight, std=0.02)
         self.positions = config.build_positions(config.context_length)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.encoder = config.build_encoder(
             context_length=config.context_length, causal=True, bias=config.bias
         )

@@ -277,7 +277,7 @@ class EncoderForecaster(nn.Module):
         """
         check_past(past_target, past_observed, self.config.context_length)
         given = (past_covariates, known_covariates, static_covariates, calendar)
-        self._check_covariates(len(past_target), *given)
+        self._check_covariates(past_target.shape[0], *given)
         num_channels = past_target.shape[-1]
         observed = None if past_observed is None else _fold(past_observed)
         normal = instance_normalise(_fold(past_target), observed, self.config.scaling)

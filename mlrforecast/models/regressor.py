@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from mlrforecast.models._config import CausalFields, Positions, count
-from mlrforecast.nn import InputLinear, OutputLinear
+from mlrforecast.nn import Dropout, InputLinear, OutputLinear
 
 __all__ = ["Regressor", "RegressorConfig"]
 
@@ -132,7 +132,7 @@ class Regressor(nn.Module):
         self.max_points = default if config.num_points is None else config.num_points
         self.read_in = InputLinear(config.num_dims, config.width, bias=False)
         self.positions = config.build_positions(2 * self.max_points)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.encoder = config.build_encoder(
             context_length=2 * self.max_points, causal=True, bias=config.bias
         )

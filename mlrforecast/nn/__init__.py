@@ -29,6 +29,7 @@ from mlrforecast.nn.distributions import (
     OutputDistribution,
     StudentTOutput,
 )
+from mlrforecast.nn.dropout import Dropout
 from mlrforecast.nn.embedding import LearnedPositions, PatchEmbedding
 from mlrforecast.nn.heads import DistributionHead, PointHead, QuantileHead
 from mlrforecast.nn.linear import InputLinear, OutputLinear
@@ -45,6 +46,7 @@ __all__ = [
     "Cost",
     "CovariateColumns",
     "DistributionHead",
+    "Dropout",
     "Encoder",
     "EncoderBlock",
     "FutureEffect",

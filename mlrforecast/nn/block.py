@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from mlrforecast.nn.attention import LayerCache, StructuredAttention, attentions, option_names
 from mlrforecast.nn.attention.score import option_hint
+from mlrforecast.nn.dropout import Dropout
 from mlrforecast.nn.linear import OutputLinear
 
 __all__ = ["Encoder", "EncoderBlock", "attention_of_layers"]
@@ -129,10 +130,10 @@ class EncoderBlock(nn.Module):
         self.network = nn.Sequential(
             nn.Linear(width, hidden_width, bias=bias),
             nn.GELU(),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             OutputLinear(hidden_width, width, bias=bias),
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,

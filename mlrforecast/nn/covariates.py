@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from mlrforecast.nn.cost import Convention, Cost
+from mlrforecast.nn.dropout import Dropout
 from mlrforecast.nn.linear import InputLinear, OutputLinear
 from mlrforecast.nn.mup import MupRule
 
@@ -85,7 +86,9 @@ class CovariateColumns(nn.Module):
         parts = [columns.index_select(-1, self.numbers)]
         for place, embedding in zip(places, self.categories, strict=True):
             codes = columns[..., place].long()
-            self._check_codes(codes, place)
+            # A graph for any values cannot ask for them.
+            if not torch.compiler.is_compiling():
+                self._check_codes(codes, place)
             parts.append(embedding(codes))
         return torch.cat(parts, dim=-1)
 
@@ -225,7 +228,7 @@ class CalendarEffect(nn.Module):
         self.mup_rules = {"direct.weight": MupRule("kept")}
         for start in (self.out.weight, self.out.bias, self.direct.weight):
             nn.init.zeros_(start)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, summary: Float[Tensor, "B C D"], calendar: Float[Tensor, "B F K"]

@@ -5,6 +5,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.nn import functional
 
+from mlrforecast.nn.dropout import Dropout
 from mlrforecast.nn.linear import InputLinear
 
 
@@ -122,7 +123,7 @@ class PatchEmbedding(nn.Module):
             else None
         )
         self.static = InputLinear(num_static, width, bias=False) if num_static else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,
@@ -190,6 +191,7 @@ def _layer(name: str, layer: nn.Linear | None) -> nn.Linear:
 
 def _add(tokens: Float[Tensor, "B N D"], added: Float[Tensor, "W N2 D"]) -> Float[Tensor, "B N D"]:
     """Add the same to the tokens of all channels of a frame."""
-    num_channels = len(tokens) // max(len(added), 1)
-    summed: Tensor = tokens.unflatten(0, (len(added), num_channels)) + added.unsqueeze(1)
+    batch = added.shape[0]
+    num_channels = tokens.shape[0] // max(batch, 1)
+    summed: Tensor = tokens.unflatten(0, (batch, num_channels)) + added.unsqueeze(1)
     return summed.flatten(0, 1)

@@ -1,5 +1,6 @@
 """Forecast heads: encoded tokens in, forecasts with their uncertainty out, each with its loss."""
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -9,6 +10,7 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from mlrforecast.nn.distributions import DISTRIBUTIONS, OutputDistribution
+from mlrforecast.nn.dropout import Dropout
 from mlrforecast.nn.linear import OutputLinear
 
 Forecast = tuple[Float[Tensor, "B F"], Float[Tensor, "B F Q"] | None]
@@ -54,7 +56,7 @@ class PointHead(nn.Module):
         super().__init__()
         self.power = power
         self.frequency_weight = frequency_weight
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.point = OutputLinear(num_tokens * width, prediction_length)
 
     def forward(
@@ -219,9 +221,9 @@ class QuantileHead(PointHead):
         )
         centre = point.unsqueeze(-1)
         parts = [
-            centre - below.cumsum(dim=-1).flip(-1),
+            centre - _running_sum(below).flip(-1),
             centre.expand(*point.shape, int(self.has_median)),
-            centre + above.cumsum(dim=-1),
+            centre + _running_sum(above),
         ]
         return point, torch.cat(parts, dim=-1)
 
@@ -361,6 +363,12 @@ def _constant_start(
     with torch.no_grad():
         layer.bias.copy_(starts.repeat(prediction_length))
     return layer
+
+
+def _running_sum(x: Float[Tensor, "B F Q"]) -> Float[Tensor, "B F Q"]:
+    """Sum up over the last axis; torch's own way of it does not repeat to the bit on a GPU."""
+    sums = list(itertools.accumulate(x.unbind(-1)))
+    return torch.stack(sums, dim=-1) if sums else x
 
 
 def _masked_mean(x: Tensor, mask: Tensor | None) -> Tensor:

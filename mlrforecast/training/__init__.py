@@ -1,6 +1,13 @@
 """Training through Lightning: schedule, early stopping, checkpoints, seeding."""
 
 from mlrforecast.training.checkpoint import Checkpoint, Progress
+from mlrforecast.training.memory import (
+    MemoryEstimate,
+    available_memory,
+    check_memory,
+    estimate_memory,
+    find_batch_size,
+)
 from mlrforecast.training.module import ForecastModule, annealed
 from mlrforecast.training.optim import Parametrization, build_optimizer, mup_groups
 from mlrforecast.training.options import TrainingOptions
@@ -10,11 +17,16 @@ from mlrforecast.training.seeding import isolated_seed
 __all__ = [
     "Checkpoint",
     "ForecastModule",
+    "MemoryEstimate",
     "Parametrization",
     "Progress",
     "TrainingOptions",
     "annealed",
+    "available_memory",
     "build_optimizer",
+    "check_memory",
+    "estimate_memory",
+    "find_batch_size",
     "isolated_seed",
     "mup_groups",
     "train",

@@ -1,6 +1,5 @@
 """What an unfinished run needs to go on: tensors, numbers and text in one file."""
 
-import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
@@ -103,6 +102,7 @@ class Checkpoint:
         except (
             safetensors.SafetensorError,
             LookupError,
+            MemoryError,
             OSError,
             RecursionError,
             RuntimeError,
@@ -116,6 +116,11 @@ class Checkpoint:
 
     def write(self, progress: Progress) -> None:
         """Replace the file.
+
+        Parameters
+        ----------
+        progress : Progress
+            How far the run has come.
 
         Raises
         ------
@@ -151,7 +156,18 @@ class Checkpoint:
             self.path.parent.rmdir()
 
     def refusal(self, reason: str) -> ModelFileError:
-        """Return the error of a file that a run cannot go on from."""
+        """Return the error of a file that a run cannot go on from.
+
+        Parameters
+        ----------
+        reason : str
+            Why it cannot.
+
+        Returns
+        -------
+        ModelFileError
+            It names the file.
+        """
         return ModelFileError(
             f"The checkpoint {str(self.path)!r} cannot be used: {reason}. Remove the file to start "
             "the fit anew."
@@ -173,8 +189,3 @@ def _digest(tensors: dict[str, Tensor], numbers: str) -> str:
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
-
-
-def options_digest(options: Any) -> bytes:
-    """Return the fields of a dataclass as bytes that are equal for equal values."""
-    return json.dumps(dataclasses.asdict(options), sort_keys=True, default=str).encode()

@@ -120,7 +120,7 @@ class ForecastModule(pl.LightningModule):
     def training_step(self, batch: ForecastBatch) -> Tensor:
         """Return the loss of a batch; a FloatingPointError if there is none."""
         loss = self._loss(batch)
-        if not torch.isfinite(loss):
+        if not self._agree(bool(torch.isfinite(loss))):
             raise FloatingPointError(
                 f"Training diverged: the loss is {loss.item()} in step {self.steps}. "
                 f"Lower `learning_rate` (it is {self.options.learning_rate:g})."
@@ -130,6 +130,12 @@ class ForecastModule(pl.LightningModule):
         if self.loggers:
             self.log_dict({"step": float(self.steps), "learning_rate": self._rate()})
         return loss
+
+    def _agree(self, sound: bool) -> bool:
+        """Tell whether all processes of a run are sound, so that they end together."""
+        if self.options.devices == 1:
+            return sound
+        return self.trainer.strategy.reduce_boolean_decision(sound, all=True)
 
     def advance(self) -> None:
         """Count a step that was made, and move the average."""
@@ -141,8 +147,11 @@ class ForecastModule(pl.LightningModule):
         """Note what came of the run."""
         self.num_steps.fill_(self.steps)
         if self.first_and_last:
-            first, last = self.first_and_last[0], self.first_and_last[-1]
-            self.losses.copy_(torch.stack([first, last]))
+            self.losses.copy_(self.stacked_losses())
+
+    def stacked_losses(self) -> Tensor:
+        """Return the first and the last loss, (2,); after an interruption they may be apart."""
+        return torch.stack([self.first_and_last[0].cpu(), self.first_and_last[-1].cpu()])
 
     def check_converged(self) -> None:
         """Raise a FloatingPointError if the last loss is out of all proportion to the first."""
@@ -166,18 +175,27 @@ class ForecastModule(pl.LightningModule):
     def _log(self, name: str, loss: Tensor, batch: ForecastBatch) -> None:
         self.log(name, loss, prog_bar=True, batch_size=len(batch.past_target))
 
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        """Return AdamW and the schedule, both at the step that was reached; only matrices decay."""
+    def new_optimizer(self) -> torch.optim.AdamW:
+        """Return the optimiser as it is before the first step."""
         options = self.options
-        optimizer = build_optimizer(
+        return build_optimizer(
             self.model,
             learning_rate=options.learning_rate,
             weight_decay=options.weight_decay,
             parametrization=options.parametrization,
         )
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """Return AdamW and the schedule, both at the step that was reached; only matrices decay."""
+        options = self.options
+        optimizer = self.new_optimizer()
         if self.optimizer_state:
-            described: dict[str, Any] = optimizer.state_dict()
-            optimizer.load_state_dict({**described, "state": self.optimizer_state})
+            # Copies: processes of one run are handed the same memory.
+            state = {
+                number: {key: value.clone() for key, value in moments.items()}
+                for number, moments in self.optimizer_state.items()
+            }
+            optimizer.load_state_dict({**optimizer.state_dict(), "state": state})
         reached = self.steps
         scheduler = torch.optim.lr_scheduler.LambdaLR(
             optimizer,

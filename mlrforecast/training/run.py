@@ -19,17 +19,25 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 from lightning.pytorch.strategies import DDPStrategy
 from torch.multiprocessing.spawn import ProcessRaisedException
+from torch.utils import deterministic
 
 from mlrforecast.data import ForecastBatch, WindowStore
 from mlrforecast.models import EncoderForecaster
+from mlrforecast.nn import Encoder
+from mlrforecast.training._keeper import Keeper, finished
 from mlrforecast.training.checkpoint import Checkpoint, Progress
-from mlrforecast.training.keeper import Keeper, finished
 from mlrforecast.training.loggers import build_loggers
 from mlrforecast.training.module import ForecastModule
 from mlrforecast.training.options import TrainingOptions
 from mlrforecast.training.seeding import PROCESS_STATE
 
-_LOGGERS = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")
+_LOGGERS = (
+    "lightning.pytorch",
+    "lightning.fabric",
+    "mlflow",
+    "pytorch_lightning",
+    "torch.multiprocessing.spawn",
+)
 
 
 class _Windows:
@@ -92,8 +100,14 @@ class _Bar(TQDMProgressBar):
 class _Silence(Callback):
     """Silence the processes of a run: it is unpickled where one begins, and nowhere else."""
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        _hush()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _silenced, ()
+
+
+def _silenced() -> _Silence:
+    """Silence this process."""
+    _hush()
+    return _Silence()
 
 
 def train(
@@ -207,7 +221,7 @@ def _fit(
     batches = None if validation is None else _Batches(validation, options)
     # Before the last ones no further validation is due.
     validates = options.early_stopping and len(windows) >= options.interval
-    with PROCESS_STATE, _quiet(), _environment_of(options.devices), _interruptible():
+    with PROCESS_STATE, _quiet(), _environment_of(options), _repeatable(module), _interruptible():
         trainer = _trainer(options, keeper, first=windows.first, validates=validates)
         try:
             trainer.fit(module, windows, batches if validates else None)
@@ -270,13 +284,15 @@ def _own_error(error: ProcessRaisedException) -> Exception:
 
 
 @contextmanager
-def _environment_of(devices: int) -> Iterator[None]:
+def _environment_of(options: TrainingOptions) -> Iterator[None]:
     """Give the processes of a run a temporary folder that goes; restore what they share."""
-    if devices == 1:
-        yield
-        return
     before = dict(os.environ)
+    # Without a workspace of its own, cuBLAS may add in another order.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     try:
+        if options.devices == 1:
+            yield
+            return
         with tempfile.TemporaryDirectory(prefix="mlrforecast-") as folder:
             os.environ["TMPDIR"] = folder
             yield
@@ -292,6 +308,26 @@ def _check_finite(model: EncoderForecaster) -> None:
             raise FloatingPointError(
                 f"Training diverged: parameter {name!r} is not finite. Lower `learning_rate`."
             )
+
+
+@contextmanager
+def _repeatable(module: ForecastModule) -> Iterator[None]:
+    """Have torch compute what repeats to the bit, on a GPU as well.
+
+    A backbone of the user's may hold what cannot, and may do so.
+    """
+    lenient = not isinstance(module.model.backbone, Encoder)
+    before = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    fills = deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
+    try:
+        torch.use_deterministic_algorithms(True, warn_only=lenient)
+        # It finds reads of memory that nobody wrote, at a cost; they are no question of order.
+        deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warns)
+        deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -326,8 +362,8 @@ def _quiet() -> Iterator[None]:
 
 def _hush() -> None:
     """Silence what Lightning says about itself in this process."""
-    # Hints about loader workers, log steps and unused accelerators: advice on choices that are
-    # made here, which a caller could not act on.
-    warnings.filterwarnings("ignore", module=r"lightning\.")
+    # Hints about loader workers, log steps, unused accelerators and compilers: advice on choices
+    # that are made here, which a caller could not act on.
+    warnings.filterwarnings("ignore", module=r"(lightning|torch)\.")
     for name in _LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)

@@ -260,7 +260,10 @@ def test_what_is_read_is_not_written_over(tmp_path):
 def test_only_a_model_is_replaced(tmp_path):
     check_model_folder(tmp_path / "new", "--out")
     check_model_folder(tmp_path, "--out")
-    for name in ("config.json", "model-0123456789ab.safetensors"):
+    (tmp_path / "README.md").touch()
+    with pytest.raises(ValueError, match=r"it holds 'README.md', which is no part"):
+        check_model_folder(tmp_path, "--out")
+    for name in ("config.json", "model-0123456789ab.safetensors", ".gitattributes"):
         (tmp_path / name).touch()
     check_model_folder(tmp_path, "--out")
     (tmp_path / "model.safetensors").touch()

@@ -2,12 +2,15 @@
 
 import copy
 import hashlib
+import io
 import json
 import os
+import pickle
 import struct
 import subprocess
 import sys
 import textwrap
+import zipfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -31,7 +34,7 @@ from mlrforecast.estimators import _document, _files, _storage
 from mlrforecast.estimators._parameters import plain_parameters
 from tests.estimators.frames import CONTEXT, PREDICTION, TINY, long, wide
 
-FILES = ["config.json", "model"]
+FILES = ["README.md", "config.json", "model"]
 
 
 def names(folder: Path) -> list[str]:
@@ -179,6 +182,23 @@ class TestRoundTrip:
         moved = saved.rename(saved.with_name("ümläut and space"))
         assert MLRForecaster.load(str(moved)).predict(wide()).equals(on_wide.predict())
 
+    @pytest.mark.gpu
+    def test_another_device(self, on_wide: MLRForecaster, tmp_path: Path) -> None:
+        """Tensors are equal to the bit wherever they load, forecasts nearly."""
+        fitted = {
+            "cpu": on_wide,
+            "gpu": MLRForecaster(**TINY | {"accelerator": "gpu"}).fit(wide()),
+        }
+        for device, forecaster in fitted.items():
+            forecaster.save(tmp_path / device)
+            for other in ("cpu", "gpu"):
+                loaded = MLRForecaster.load(tmp_path / device).set_params(accelerator=other)
+                for name, value in forecaster.model_.state_dict().items():
+                    assert torch.equal(value.cpu(), loaded.model_.state_dict()[name].cpu())
+                np.testing.assert_allclose(
+                    loaded.predict(wide()), forecaster.predict(), rtol=1e-5, atol=1e-5
+                )
+
     def test_without_its_context_the_frame_is_needed(self, saved: Path) -> None:
         loaded = MLRForecaster.load(saved)
         for call in (loaded.predict, loaded.plot):
@@ -218,7 +238,7 @@ class TestRoundTrip:
         frame.iloc[-4, -1] = np.nan
         fitted = MLRForecaster(**TINY).fit(frame)
         fitted.save(tmp_path / "model", with_context=True)
-        assert names(tmp_path / "model") == ["config.json", "context", "model"]
+        assert names(tmp_path / "model") == ["README.md", "config.json", "context", "model"]
         loaded = MLRForecaster.load(tmp_path / "model")
         levels = {"quantile_levels": (0.2, 0.5)}
         assert_frame_equal(loaded.predict(**levels), fitted.predict(**levels))
@@ -304,31 +324,75 @@ class TestRoundTrip:
         assert torch.equal(torch.get_rng_state(), before)
 
 
-class TestPrivacy:
-    SENTINEL = 123456.78125
+def spellings(value: float, stamp: pd.Timestamp, name: str) -> list[bytes]:
+    """What a value, a time stamp and a name look like in a file, as text and as numbers."""
+    ticks = [stamp.value // unit for unit in (1, 10**3, 10**6, 10**9)]
+    return [
+        *(struct.pack(kind, value) for kind in ("<f", "<d", ">f", ">d")),
+        *(struct.pack(kind, tick) for kind in ("<q", ">q", "<d", ">d") for tick in ticks),
+        *(str(tick).encode() for tick in ticks),
+        str(int(value)).encode(),
+        str(stamp.date()).encode(),
+        name.encode(),
+        name.encode("utf-16-le"),
+    ]
 
-    def found(self, folder: Path) -> bool:
-        content = b"".join(path.read_bytes() for path in folder.iterdir())
-        spelled = [struct.pack(kind, self.SENTINEL) for kind in ("<f", "<d", ">f", ">d")]
-        return any(part in content for part in [*spelled, b"123456", b"secret", b"2024"])
+
+class TestPrivacy:
+    VALUE = 123456.78125
+    STAMP = pd.Timestamp("2024-01-04 07:00")
+
+    def found(self, folder: Path) -> set[str]:
+        """The files in which a value, a stamp or a name of the training data is found."""
+        traces = spellings(self.VALUE, self.STAMP, "secret")
+        return {
+            path.name.partition("-")[0]
+            for path in folder.iterdir()
+            if any(trace in path.read_bytes() for trace in traces)
+        }
 
     @pytest.mark.parametrize("form", ["wide", "long"])
     def test_no_data_without_context(self, tmp_path: Path, form: str) -> None:
         frame = (
-            wide(columns=("secret a", "secret b")) if form == "wide" else long(("secret",), (80,))
+            wide(80, columns=("secret a", "secret b"))
+            if form == "wide"
+            else long(("secret",), (80,))
         )
-        frame.iloc[-3:, -1] = self.SENTINEL
+        assert self.STAMP in (frame.index if form == "wide" else set(frame["timestamp"]))
+        frame.iloc[-3:, -1] = self.VALUE
         fitted = MLRForecaster(**TINY).fit(frame)
         fitted.save(tmp_path / "without")
         fitted.save(tmp_path / "with", with_context=True)
-        assert not self.found(tmp_path / "without")
-        assert self.found(tmp_path / "with")
+        assert self.found(tmp_path / "without") == set()
+        assert self.found(tmp_path / "with") == {"context", "config.json"}
+
+    @pytest.mark.parametrize("loss", ["quantile", "mse"])
+    @pytest.mark.parametrize("method", ["split", "rolling"])
+    def test_of_a_calibration_a_rolling_one_keeps_stamps_only(
+        self, tmp_path: Path, method: str, loss: str
+    ) -> None:
+        frame = long(("secret", "secret too"), (80, 80))
+        frame.loc[frame["timestamp"] >= self.STAMP, "target"] = self.VALUE
+        fitted = MLRForecaster(**TINY, loss=loss).fit(frame)
+        fitted.calibrate(frame, method=method, refit=False).save(tmp_path / "model")
+        found = {"calibration"} if method == "rolling" else set()
+        assert self.found(tmp_path / "model") == found
 
     def test_only_the_newest_rows_with_context(self, tmp_path: Path) -> None:
         frame = wide()
-        frame.iloc[-CONTEXT - 1, 0] = self.SENTINEL
+        frame.iloc[-CONTEXT - 1, 0] = self.VALUE
         MLRForecaster(**TINY).fit(frame).save(tmp_path / "model", with_context=True)
-        assert not self.found(tmp_path / "model")
+        assert self.found(tmp_path / "model") == set()
+
+    def test_no_data_of_covariates_but_their_categories(self, tmp_path: Path) -> None:
+        frame = wide(80, columns=("y", "price"))
+        frame.iloc[70, 1] = self.VALUE
+        frame["kind"] = np.where(np.arange(80) % 2, "odd", "even")
+        names = {"known_covariates": ["price"], "past_covariates": ["kind"]}
+        MLRForecaster(**TINY, target="y", **names).fit(frame).save(tmp_path / "model")
+        assert self.found(tmp_path / "model") == set()
+        encoding = json.loads((tmp_path / "model" / "config.json").read_text())["encoding"]
+        assert encoding["past"][0]["categories"] == ["even", "odd"]
 
 
 class TestTarget:
@@ -371,13 +435,21 @@ class TestTarget:
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
         assert names(tmp_path) == ["mine"]
 
+    @pytest.mark.parametrize("path", [None, 3, b"model", Path])
+    def test_what_is_no_path(self, on_wide: MLRForecaster, path: Any) -> None:
+        for call in (on_wide.save, MLRForecaster.load):
+            with pytest.raises(TypeError, match="`path` must be the path of a folder, got a "):
+                call(path)
+            with pytest.raises(ValueError, match="`path` must name a folder, got an empty text"):
+                call("")
+
     def test_a_file_is_left_alone(self, on_wide: MLRForecaster, tmp_path: Path) -> None:
         (tmp_path / "model").write_text("x")
         with pytest.raises(FileExistsError, match="it is left alone"):
             on_wide.save(tmp_path / "model")
         assert (tmp_path / "model").read_text() == "x"
 
-    @pytest.mark.parametrize("name", ["model", "context", "config.json"])
+    @pytest.mark.parametrize("name", ["model", "context", "README.md", "config.json"])
     @pytest.mark.parametrize("moment", ["fsync", "replace"])
     @pytest.mark.parametrize("earlier", [False, True])
     def test_a_failure_leaves_what_was_there(
@@ -393,6 +465,7 @@ class TestTarget:
         target = tmp_path / "model"
         if earlier:
             on_long.save(target)
+            before = {file.name: file.read_bytes() for file in target.iterdir()}
         with monkeypatch.context() as patch:
             stop_at(patch, name, moment, OSError(28, "No space left on device", "/hidden"))
             with pytest.raises(OSError, match="`path` cannot be written: No space") as caught:
@@ -400,10 +473,10 @@ class TestTarget:
         assert caught.value.filename == str(target)
         assert names(tmp_path) == (["model"] if earlier else [])
         if earlier:
-            assert names(target) == FILES
+            assert {file.name: file.read_bytes() for file in target.iterdir()} == before
             assert MLRForecaster.load(target).predict(long()).equals(on_long.predict())
 
-    @pytest.mark.parametrize("name", ["model", "context", "config.json"])
+    @pytest.mark.parametrize("name", ["model", "context", "README.md", "config.json"])
     @pytest.mark.parametrize("moment", ["fsync", "replace"])
     @pytest.mark.parametrize("earlier", [False, True])
     def test_a_kill_leaves_the_old_model_and_the_next_save_tidies_up(
@@ -423,7 +496,9 @@ class TestTarget:
             stop_at(patch, name, moment, KeyboardInterrupt())
             # A killed process tidies nothing up.
             patch.setattr(_storage, "_remove_leftovers", lambda folder: None)
-            patch.setattr(Path, "rmdir", lambda self: None)
+            patch.setattr(_storage, "_restore_card", lambda folder, earlier: None)
+            for name_of_call in ("rmdir", "unlink"):
+                patch.setattr(Path, name_of_call, lambda self: None)
             with pytest.raises(KeyboardInterrupt):
                 on_wide.save(target, with_context=True)
         assert names(tmp_path) == ["model"]
@@ -483,23 +558,23 @@ class TestTarget:
             assert all(pool.map(load, range(40)))
             assert [saver.result() for saver in savers] == [None] * 40
         assert load(0)
-        assert len(names(saved)) <= 3
+        assert len(names(saved)) <= 4
 
 
 def stop_at(patch: pytest.MonkeyPatch, name: str, moment: str, error: BaseException) -> None:
     """Fail before a file is on the disk, or before it gets its name."""
-    fsync, replace, put, current = os.fsync, Path.replace, _storage._put, [""]
+    fsync, replace, put, current = os.fsync, Path.replace, _storage.write_whole, [""]
 
-    def note(folder: Path, file: str, content: bytes) -> None:
-        current[0] = file
-        put(folder, file, content)
+    def note(path: Path, content: bytes) -> None:
+        current[0] = path.name
+        put(path, content)
 
     def stop(*args: Any) -> Any:
         if current[0].startswith(name):
             raise error
         return (fsync if moment == "fsync" else replace)(*args)
 
-    patch.setattr(_storage, "_put", note)
+    patch.setattr(_storage, "write_whole", note)
     patch.setattr(*((os, "fsync") if moment == "fsync" else (Path, "replace")), stop)
 
 
@@ -560,6 +635,20 @@ def edit_tensors(folder: Path, kind: str, change: Callable[[Any], Any]) -> None:
         )
 
     edit(folder, relist)
+
+
+def header(described: dict[str, Any]) -> bytes:
+    """Return a file of tensors with four bytes of data and such a header."""
+    text = json.dumps(described).encode()
+    return len(text).to_bytes(8, "little") + text + bytes(4)
+
+
+def zipped(content: bytes) -> bytes:
+    """Return an archive that is far smaller than what it holds."""
+    with io.BytesIO() as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("data.pkl", content)
+        return file.getvalue()
 
 
 def both(document: dict[str, Any], **fields: Any) -> None:
@@ -834,7 +923,7 @@ class TestAlteredFiles:
         with pytest.raises(ModelFileError, match="its context"):
             MLRForecaster.load(saved_with_context)
 
-    @pytest.mark.parametrize("name", FILES)
+    @pytest.mark.parametrize("name", ["config.json", "model"])
     def test_pipes_and_folders_are_no_files(self, saved: Path, name: str) -> None:
         file = weights_file(saved) if name == "model" else saved / name
         file.unlink()
@@ -940,7 +1029,7 @@ class TestAlteredFiles:
         with pytest.raises(ModelFileError, match=r"config.json|file format"):
             MLRForecaster.load(saved)
 
-    @pytest.mark.parametrize("name", FILES)
+    @pytest.mark.parametrize("name", ["config.json", "model"])
     def test_missing_files_are_named(self, saved: Path, name: str) -> None:
         (weights_file(saved) if name == "model" else saved / name).unlink()
         with pytest.raises(ModelFileError, match=f"(holds no|lacks) {name}"):
@@ -961,7 +1050,16 @@ class TestAlteredFiles:
         with pytest.raises(ModelFileError, match=r"model-.* was altered or cut short"):
             MLRForecaster.load(saved)
 
-    @pytest.mark.parametrize("content", [b"no tensors", b"\xff" * 64, b""])
+    @pytest.mark.parametrize(
+        "content",
+        [
+            *[b"no tensors", b"\xff" * 64, b"", pickle.dumps({"w": [1.0]}), zipped(b"\0" * 10**6)],
+            header({"w": {"dtype": "F32", "shape": [10**9, 10**9], "data_offsets": [0, 4]}}),
+            header({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 10**15]}}),
+            (10**15).to_bytes(8, "little") + b"{}",
+        ],
+        ids=["text", "bytes", "empty", "pickle", "zip", "shapes", "offsets", "long header"],
+    )
     def test_weights_in_another_format_under_their_own_hash(
         self, saved: Path, content: bytes
     ) -> None:
@@ -971,6 +1069,29 @@ class TestAlteredFiles:
         edit(saved, lambda document: document.update(sha256={name: digest}))
         with pytest.raises(ModelFileError, match=r"model-.* cannot be read"):
             MLRForecaster.load(saved)
+
+    @pytest.mark.parametrize("name", ["config.json", "model"])
+    def test_a_file_larger_than_memory(self, saved: Path, name: str) -> None:
+        file = weights_file(saved) if name == "model" else saved / name
+        os.truncate(file, 2**43)
+        with pytest.raises(ModelFileError, match=f"{name}.* it does not fit into memory"):
+            MLRForecaster.load(saved)
+
+    @pytest.mark.parametrize("name", ["config.json", "model"])
+    @pytest.mark.parametrize("target", ["/dev/zero", "nothing", "itself"])
+    def test_links_in_place_of_a_file(self, saved: Path, name: str, target: str) -> None:
+        file = weights_file(saved) if name == "model" else saved / name
+        file.unlink()
+        file.symlink_to(file if target == "itself" else target)
+        with pytest.raises(ModelFileError, match=f"(holds no|lacks) {name}"):
+            MLRForecaster.load(saved)
+
+    def test_a_model_of_links_loads(self, on_wide: MLRForecaster, saved: Path) -> None:
+        """Among downloads of a hub, the files are links."""
+        (linked := saved.with_name("linked")).mkdir()
+        for file in saved.iterdir():
+            (linked / file.name).symlink_to(file)
+        assert MLRForecaster.load(linked).predict(wide()).equals(on_wide.predict())
 
     def test_another_format_says_which(self, saved: Path) -> None:
         edit(saved, HOSTILE["another format"])

@@ -195,7 +195,7 @@ class TestEarlyStopping:
     def test_held_back_rows_are_never_trained_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         stores = []
 
-        def record(model: Any, store: Any, options: Any, *, validation: Any) -> int:
+        def record(model: Any, store: Any, options: Any, *, validation: Any, **_: Any) -> int:
             stores.append((store, validation))
             return 1
 
@@ -222,7 +222,7 @@ class TestEarlyStopping:
     def test_short_series_are_trained_on_as_a_whole(self, monkeypatch: pytest.MonkeyPatch) -> None:
         stores = []
 
-        def record(model: Any, store: Any, options: Any, *, validation: Any) -> int:
+        def record(model: Any, store: Any, options: Any, *, validation: Any, **_: Any) -> int:
             stores.append((store, validation))
             return 1
 

@@ -207,7 +207,7 @@ class StructuredAttention(nn.Module):
         """Check that what goes in are sequences of the layer's width, of one batch."""
         width = self.score.heads.width
         for name, value in (("x", x), ("context", x if context is None else context)):
-            if value.ndim != 3 or value.shape[-1] != width or len(value) != len(x):
+            if value.ndim != 3 or value.shape[-1] != width or value.shape[0] != x.shape[0]:
                 raise ValueError(
                     f"`{name}` must have the shape (B, T, D) with the model width D={width}"
                     f"{'' if name == 'x' else f' and the batch B={len(x)} of `x`'}, "

@@ -25,7 +25,7 @@ def check_qkv(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> None:
             "`q` must have the shape (B, H, T, R), `k` (B, G, S, R) and `v` (B, G, S, V), "
             f"got {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}."
         )
-    if min(*q.shape, *k.shape, *v.shape) < 1:
+    if any(size < 1 for size in (*q.shape, *k.shape, *v.shape)):
         raise ValueError(
             "`q`, `k` and `v` must not be empty, got "
             f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}."

@@ -19,6 +19,7 @@ from mlrforecast.ops.attention._case import (
     build_case,
 )
 from mlrforecast.ops.attention._inputs import follow_autocast
+from mlrforecast.ops.attention._short import is_short
 from mlrforecast.ops.scores.mlr import LevelScale
 
 __all__ = [
@@ -322,6 +323,7 @@ def _choose(case: AttentionCase, backend: str) -> BackendChoice:
 # The longest sequence for which the dense matrix is not slower than the pieces on one CPU thread,
 # by benchmarks/results/kernels/attention_cpu.csv.
 _DENSE_UP_TO = {"causal": 96, "bidirectional": 128}
+_WIDEST_SHORT = 64
 
 
 def _best(case: AttentionCase, refused: dict[str, str]) -> tuple[str, str]:
@@ -330,6 +332,8 @@ def _best(case: AttentionCase, refused: dict[str, str]) -> tuple[str, str]:
         direction = "causal" if case.causal else "bidirectional"
         limit = _DENSE_UP_TO[direction]
         if case.pairs.num_queries * case.pairs.num_keys <= limit**2:
+            if "expanded" not in refused and _is_narrow(case):
+                return "expanded", "many short and narrow heads are a few products of all of them"
             return "reference", f"the dense {direction} matrix is fast on a CPU up to {limit} steps"
         order = ("hierarchical", "expanded")
     else:
@@ -342,3 +346,19 @@ def _best(case: AttentionCase, refused: dict[str, str]) -> tuple[str, str]:
         if name not in refused:
             return name, reasons[name]
     return "reference", "the only one that can serve this call"
+
+
+def _is_narrow(case: AttentionCase) -> bool:
+    """Whether attention over a few steps takes the case, with few columns for all its blocks."""
+    return (
+        case.dropout_p == 0
+        and expanded.expanded_width(case) <= _WIDEST_SHORT
+        and is_short(
+            case.batch * case.num_heads,
+            case.pairs.num_queries,
+            case.pairs.num_keys,
+            case.value_width,
+            case.dtype,
+            case.device,
+        )
+    )

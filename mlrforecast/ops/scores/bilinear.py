@@ -135,7 +135,7 @@ def check_context(x: Tensor, context: Tensor) -> None:
             "`x` must have the shape (B, T, D) and `context` (B, S, D), got "
             f"{tuple(x.shape)} and {tuple(context.shape)}."
         )
-    if min(*x.shape, *context.shape) < 1:
+    if any(size < 1 for size in (*x.shape, *context.shape)):
         raise ValueError(
             f"`x` and `context` must not be empty, got {tuple(x.shape)}, {tuple(context.shape)}."
         )

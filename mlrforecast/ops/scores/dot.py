@@ -103,7 +103,7 @@ def check_qk(q: Tensor, k: Tensor) -> None:
             "`q` must have the shape (B, H, T, R) and `k` (B, G, S, R), got "
             f"{tuple(q.shape)} and {tuple(k.shape)}."
         )
-    if min(*q.shape, *k.shape) < 1:
+    if any(size < 1 for size in (*q.shape, *k.shape)):
         raise ValueError(
             f"`q` and `k` must not be empty, got {tuple(q.shape)} and {tuple(k.shape)}."
         )

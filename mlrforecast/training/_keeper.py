@@ -50,14 +50,13 @@ class Keeper(Callback):
         """Set a fresh module, and this callback, to where a run was."""
         numbers = progress.numbers
         module.load_state_dict(progress.part("module"))
-        module.steps = int(numbers["num_steps"])
+        module.steps = _checked_steps(numbers["num_steps"], self.options.max_steps)
         module.first_and_last = tuple(progress.tensors["losses"])
-        for name, value in progress.part("optimizer").items():
-            number, key = name.split(".", 1)
-            module.optimizer_state.setdefault(int(number), {})[key] = value
+        module.optimizer_state = _checked_moments(progress.part("optimizer"), module)
         self.best, self.best_loss = progress.part("best"), float(numbers["best_loss"])
         self.seconds, self.stopped = float(numbers["seconds"]), bool(numbers["stopped"])
         self._random, self._scaler = progress.part("random"), dict(numbers["scaler"])
+        torch.Generator().set_state(self._random["cpu"][0].clone())
         if self.stopper is not None:
             state = {name: int(numbers[name]) for name in STOPPER}
             self.stopper.load_state_dict(state | {"best_score": progress.tensors["best_score"]})
@@ -120,7 +119,7 @@ class Keeper(Callback):
         if not trainer.is_global_zero:
             return
         tensors = {f"module.{name}": value for name, value in module.state_dict().items()}
-        tensors["losses"] = torch.stack([module.first_and_last[0], module.first_and_last[-1]])
+        tensors["losses"] = module.stacked_losses()
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
         tensors |= {f"random.{name}": value for name, value in random.items()}
         for number, moments in trainer.optimizers[0].state_dict()["state"].items():
@@ -140,6 +139,28 @@ class Keeper(Callback):
         self.checkpoint.write(Progress(tensors, numbers))
 
 
+def _checked_steps(steps: Any, max_steps: int) -> int:
+    """Return how many steps were made, which must be a number of steps of the run."""
+    if isinstance(steps, bool) or not isinstance(steps, int) or not 0 < steps <= max_steps:
+        raise ValueError(f"its number of steps is {steps!r}")
+    return steps
+
+
+def _checked_moments(
+    tensors: Mapping[str, Tensor], module: ForecastModule
+) -> dict[int, dict[str, Tensor]]:
+    """Return the state of the optimiser by parameter, which must have the parameters' shapes."""
+    groups = module.new_optimizer().param_groups
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        number, key = name.split(".", 1)
+        if value.ndim and value.shape != parameters[int(number)].shape:
+            raise ValueError(f"{name!r} of its optimiser has the shape {tuple(value.shape)}")
+        state.setdefault(int(number), {})[key] = value
+    return state
+
+
 def finished(model_state: Mapping[str, Tensor], num_steps: int) -> Progress:
     """Return what is kept of a run that has ended."""
     tensors = {f"model.{name}": value for name, value in model_state.items()}
@@ -155,16 +176,21 @@ def _random_states(trainer: pl.Trainer, device: torch.device) -> dict[str, Tenso
         states["mps"] = torch.mps.get_rng_state()
     if trainer.world_size == 1:
         return {name: state.unsqueeze(0) for name, state in states.items()}
-    gathered = {
-        name: trainer.strategy.all_gather(state.to(device)) for name, state in states.items()
-    }
-    return {name: state.cpu() for name, state in gathered.items()}
+    return {name: _gather(state.to(device), trainer.world_size) for name, state in states.items()}
+
+
+def _gather(state: Tensor, count: int) -> Tensor:
+    """Return the tensors of all processes as rows."""
+    gathered = [torch.empty_like(state) for _ in range(count)]
+    torch.distributed.all_gather(gathered, state)
+    return torch.stack(gathered).cpu()
 
 
 def _set_random_states(states: Mapping[str, Tensor], rank: int, device: torch.device) -> None:
     """Set the generators of a process; those of another kind of device stay seeded."""
-    torch.set_rng_state(states["cpu"][rank].contiguous())
+    # Clones, for torch reads the memory from its start, whatever row it is given.
+    torch.set_rng_state(states["cpu"][rank].clone())
     if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"][rank].contiguous(), device)
+        torch.cuda.set_rng_state(states["cuda"][rank].clone(), device)
     if device.type == "mps" and "mps" in states:
-        torch.mps.set_rng_state(states["mps"][rank].contiguous())
+        torch.mps.set_rng_state(states["mps"][rank].clone())
