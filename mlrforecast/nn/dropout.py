@@ -37,8 +37,10 @@ class Dropout(nn.Dropout):
         if not drops or x.device.type != "cpu" or torch.compiler.is_compiling():
             out: Tensor = super().forward(x)
             return out
-        kept = _random_bits(x.numel()).ge(round(self.p * _LEVELS) - _LEVELS // 2)
-        return x * kept.view(x.shape).to(x.dtype).mul_(1 / (1 - self.p))
+        factors = torch.empty(x.numel(), dtype=x.dtype)
+        # Written as 0 and 1 at once: a conversion would take longer than the comparison.
+        torch.ge(_random_bits(x.numel()), round(self.p * _LEVELS) - _LEVELS // 2, out=factors)
+        return x * factors.mul_(1 / (1 - self.p)).view(x.shape)
 
 
 def _random_bits(count: int) -> Tensor:

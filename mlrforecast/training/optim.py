@@ -70,6 +70,7 @@ def build_optimizer(
     learning_rate: float,
     weight_decay: float = 0.0,
     parametrization: Parametrization = "standard",
+    fused: bool = True,
 ) -> torch.optim.AdamW:
     """Return AdamW for a model; only parameters of two axes or more decay.
 
@@ -85,6 +86,9 @@ def build_optimizer(
     parametrization : {"standard", "mup"}
         ``"standard"`` has torch's own betas (0.9, 0.999) and epsilon 1e-8; ``"mup"`` a rate for
         each parameter, betas (0.9, 0.95) and epsilon 1e-20, as in the published code.
+    fused : bool
+        Whether a step is one kernel in place of a dozen for each parameter. Beside a scaled loss
+        (float16) Lightning does not clip gradients then.
 
     Returns
     -------
@@ -113,18 +117,19 @@ def build_optimizer(
     for name, value in (("learning_rate", learning_rate), ("weight_decay", weight_decay)):
         if not 0 <= value < math.inf:
             raise ValueError(f"`{name}` must be a finite number of at least 0, got {value!r}.")
+    kernel: dict[str, Any] = {"fused" if fused else "foreach": True}
     if parametrization == "mup":
         _check_epsilon(model)
         groups = mup_groups(model, learning_rate, weight_decay)
         return torch.optim.AdamW(
-            groups, lr=learning_rate, betas=MUP_BETAS, eps=MUP_EPSILON, foreach=True
+            groups, lr=learning_rate, betas=MUP_BETAS, eps=MUP_EPSILON, **kernel
         )
     parameters = list(model.parameters())
     groups = [
         {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=learning_rate, foreach=True)
+    return torch.optim.AdamW(groups, lr=learning_rate, **kernel)
 
 
 def _check_epsilon(model: nn.Module) -> None:
