@@ -78,8 +78,8 @@ def test_the_metadata_carry_version_script_and_extras(wheel: Path) -> None:
     assert metadata["Version"] == mlrforecast.__version__
     assert metadata["Requires-Python"] == ">=3.11"
     assert "mlrforecast = mlrforecast.cli:main" in scripts
-    extras = {"chronos", "dev", "docs", "gluonts", "parquet", "test", "tune"}
-    assert set(metadata.get_all("Provides-Extra") or []) == extras
+    extras = {"chronos", "dev", "docs", "gluonts", "hub", "loggers", "onnx", "parquet", "test"}
+    assert set(metadata.get_all("Provides-Extra") or []) == extras | {"tune"}
 
 
 def test_pandas_2_and_3_are_allowed_and_each_has_an_environment_that_tests_it() -> None:
@@ -88,7 +88,7 @@ def test_pandas_2_and_3_are_allowed_and_each_has_an_environment_that_tests_it() 
     assert all(version in core.specifier for version in ("2.2.0", "2.3.3", "3.0.0", "3.1.1"))
     dev = [Requirement(text) for text in project["optional-dependencies"]["dev"]]
     assert [str(r.specifier) for r in dev if r.name == "pandas"] == ["<3"]
-    assert {extra for r in dev for extra in r.extras} == {"docs", "gluonts", "test"}
+    assert {extra for r in dev for extra in r.extras} == {"docs", "gluonts", "hub", "onnx", "test"}
 
     # Where `make test` runs this, its own variables would be handed on.
     fresh = ("env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL")

@@ -183,7 +183,7 @@ class ForecastModule(pl.LightningModule):
             learning_rate=options.learning_rate,
             weight_decay=options.weight_decay,
             parametrization=options.parametrization,
-            fused=options.precision != "16-mixed",
+            fused=options.precision == "32-true",
         )
 
     def configure_optimizers(self) -> OptimizerLRScheduler:

@@ -87,8 +87,8 @@ def build_optimizer(
         ``"standard"`` has torch's own betas (0.9, 0.999) and epsilon 1e-8; ``"mup"`` a rate for
         each parameter, betas (0.9, 0.95) and epsilon 1e-20, as in the published code.
     fused : bool
-        Whether a step is one kernel in place of a dozen for each parameter. Beside a scaled loss
-        (float16) Lightning does not clip gradients then.
+        Whether a step is one kernel in place of a dozen for each parameter. Lightning does not
+        clip gradients of mixed precision then.
 
     Returns
     -------

@@ -237,7 +237,7 @@ def future_of(call: str, case: Any) -> dict[str, Any]:
 def test_what_is_held_back_teaches_no_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     stores: list[Any] = []
 
-    def record(model: Any, store: Any, options: Any, *, validation: Any) -> int:
+    def record(model: Any, store: Any, options: Any, *, validation: Any, **_: Any) -> int:
         stores.append(store)
         return 1
 

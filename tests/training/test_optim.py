@@ -94,15 +94,18 @@ def test_decay_shrinks_matrices_by_their_own_rate_and_nothing_else() -> None:
         torch.testing.assert_close(found, factor * before[row.name], rtol=1e-6, atol=0)
 
 
-def test_the_standard_optimiser_is_adamw_as_torch_has_it() -> None:
+@pytest.mark.parametrize("fused", [True, False])
+def test_the_standard_optimiser_is_adamw_as_torch_has_it(fused: bool) -> None:
     """What every result so far was trained with: two groups, torch's betas and epsilon."""
     ours, plain = model_of(), model_of()
     plain.load_state_dict(ours.state_dict())
     matrices = [p for p in plain.parameters() if p.ndim >= 2]
     others = [p for p in plain.parameters() if p.ndim < 2]
     groups: Any = [{"params": matrices, "weight_decay": DECAY}, {"params": others}]
-    expected = torch.optim.AdamW(groups, lr=0.01, weight_decay=0.0, betas=(0.9, 0.999), eps=1e-8)
-    found = build_optimizer(ours, learning_rate=0.01, weight_decay=DECAY)
+    expected = torch.optim.AdamW(
+        groups, lr=0.01, weight_decay=0.0, betas=(0.9, 0.999), eps=1e-8, fused=fused
+    )
+    found = build_optimizer(ours, learning_rate=0.01, weight_decay=DECAY, fused=fused)
     for _ in range(3):
         for model, optimizer in ((ours, found), (plain, expected)):
             optimizer.zero_grad()
