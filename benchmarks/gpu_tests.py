@@ -18,7 +18,7 @@ import torch
 
 import mlrforecast
 
-FOLDERS = ("tests/nn", "tests/ops", "tests/training")
+FOLDERS = ("tests/estimators/test_devices.py", "tests/nn", "tests/ops", "tests/training")
 OUTCOMES = ("passed", "skipped", "failed")
 
 

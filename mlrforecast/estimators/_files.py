@@ -223,6 +223,7 @@ def _write_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
     forecaster._validate_params()
     parameters = plain_parameters(forecaster)
     check_agreement(parameters, forecaster.config_, forecaster.schema_)
+    _parameters.check_backbone(forecaster.backbone, forecaster.model_)
     for name in ("backbone", *_parameters.LOCAL):
         del parameters[name]
     for name in COLUMN + COLUMNS:

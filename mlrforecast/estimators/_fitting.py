@@ -156,6 +156,8 @@ def _digest(
         del kept[name]
     described = {
         "version": __version__,
+        # Classes that are no part of the configuration: a backbone, a score of one's own.
+        "network": f"{type(model.backbone).__module__} {model!r}",
         "config": data.config.to_dict(),
         "encoding": data.encoding.to_dict(),
         "options": kept,

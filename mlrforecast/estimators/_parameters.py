@@ -17,8 +17,9 @@ from torch import nn
 from mlrforecast.data import CovariateEncoding, FrameSchema, Scaling, parse_frequency
 from mlrforecast.data.schema import Fill, Resample
 from mlrforecast.estimators import _inference, _rules
-from mlrforecast.models import EncoderConfig
+from mlrforecast.models import EncoderConfig, EncoderForecaster
 from mlrforecast.models.encoder import Loss
+from mlrforecast.nn import Encoder
 from mlrforecast.training import Parametrization, TrainingOptions
 from mlrforecast.training.loggers import check_loggers
 from mlrforecast.training.options import LoggerName, Precision, Schedule
@@ -233,6 +234,16 @@ def check_agreement(parameters: dict[str, Any], config: EncoderConfig, schema: F
                 f"`{name}` is {given!r}, but the network was fitted with {value!r}. Set it back, "
                 "or fit again."
             )
+
+
+def check_backbone(backbone: nn.Module | None, model: EncoderForecaster) -> None:
+    """Raise a ValueError if a network has the backbone of another class."""
+    fitted, given = type(model.backbone), Encoder if backbone is None else type(backbone)
+    if fitted is not given:
+        raise ValueError(
+            f"`backbone` is of the class {given.__name__}, but the network was fitted with "
+            f"{fitted.__name__}. Set it back, or fit again."
+        )
 
 
 def to_config(

@@ -113,6 +113,7 @@ class TrainingMixin(FittedForecaster):
         self.check_parameters()
         parameters = _parameters.plain_parameters(self)
         _parameters.check_agreement(parameters, self.config_, self.schema_)
+        _parameters.check_backbone(self.backbone, self.model_)
         start = Fitted(
             self.model_, self.encoding_, self.dependence_, self.num_steps_, self.batch_size_
         )

@@ -182,23 +182,6 @@ class TestRoundTrip:
         moved = saved.rename(saved.with_name("ümläut and space"))
         assert MLRForecaster.load(str(moved)).predict(wide()).equals(on_wide.predict())
 
-    @pytest.mark.gpu
-    def test_another_device(self, on_wide: MLRForecaster, tmp_path: Path) -> None:
-        """Tensors are equal to the bit wherever they load, forecasts nearly."""
-        fitted = {
-            "cpu": on_wide,
-            "gpu": MLRForecaster(**TINY | {"accelerator": "gpu"}).fit(wide()),
-        }
-        for device, forecaster in fitted.items():
-            forecaster.save(tmp_path / device)
-            for other in ("cpu", "gpu"):
-                loaded = MLRForecaster.load(tmp_path / device).set_params(accelerator=other)
-                for name, value in forecaster.model_.state_dict().items():
-                    assert torch.equal(value.cpu(), loaded.model_.state_dict()[name].cpu())
-                np.testing.assert_allclose(
-                    loaded.predict(wide()), forecaster.predict(), rtol=1e-5, atol=1e-5
-                )
-
     def test_without_its_context_the_frame_is_needed(self, saved: Path) -> None:
         loaded = MLRForecaster.load(saved)
         for call in (loaded.predict, loaded.plot):

@@ -5,13 +5,12 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import mlflow
 import pandas as pd
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from mlrforecast import MLRForecaster
 from tests.estimators.frames import TINY, wide
@@ -126,13 +125,14 @@ def read_csv(folder: Path) -> dict[str, list[float]]:
 
 
 def read_tensorboard(folder: Path) -> dict[str, list[float]]:
+    module = import_module("tensorboard.backend.event_processing.event_accumulator")
     (file,) = folder.rglob("events.out.tfevents.*")
-    events = EventAccumulator(str(file)).Reload()
+    events = module.EventAccumulator(str(file)).Reload()
     return {name: [event.value for event in events.Scalars(name)] for name in VALUES}
 
 
 def read_mlflow(store: Path) -> dict[str, list[float]]:
-    client = mlflow.MlflowClient(f"sqlite:///{store}")
+    client = import_module("mlflow").MlflowClient(f"sqlite:///{store}")
     (experiment,) = client.search_experiments(filter_string="name = 'mlrforecast'")
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.status == "FINISHED"
@@ -156,6 +156,8 @@ def quiet(capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -
 def test_each_logger_writes_the_losses_below_its_folder_alone(
     empty_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("mlflow")
+    pytest.importorskip("tensorboard")
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     logs = tmp_path / "logs"
     fitted = fit_logged(logs, "csv", "tensorboard", "mlflow")
@@ -190,6 +192,7 @@ def test_logging_changes_no_weight(tmp_path: Path) -> None:
 def test_mlflow_logs_where_the_environment_says(
     empty_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'server.db'}")
     fit_logged(tmp_path / "logs", "mlflow")
     assert [len(entries) for entries in read_mlflow(tmp_path / "server.db").values()] == [3, 3, 3]

@@ -439,3 +439,38 @@ def test_a_backbone_is_trained_on_too(seeded: None) -> None:
     forecaster.partial_fit(NEWER)
     assert not torch.equal(forecaster.model_.backbone.mix.weight, start.model_.backbone.mix.weight)
     assert torch.equal(given.mix.weight, before)
+
+
+class TanhNet(nn.Sequential):
+    """A backbone."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, tokens: torch.Tensor, key_mask: torch.Tensor | None) -> torch.Tensor:
+        return super().forward(tokens)
+
+
+class ReluNet(TanhNet):
+    """Another one, with the same weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self[1] = nn.ReLU()
+
+
+def test_backbones_with_equal_weights_are_different_fits(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    one, other = TanhNet(), ReluNet()
+    other.load_state_dict(one.state_dict())
+    for backbone in (one, other):
+        MLRForecaster(**TINY | {"backbone": backbone, "checkpoint_dir": tmp_path}).fit(wide())
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_another_backbone_is_refused(tmp_path: Path) -> None:
+    fitted = MLRForecaster(**TINY).fit(wide()).set_params(backbone=TanhNet())
+    with pytest.raises(ValueError, match=r"`backbone` is of the class TanhNet, but .* Encoder"):
+        fitted.partial_fit(wide())
+    with pytest.raises(ValueError, match=r"`backbone` is of the class TanhNet"):
+        fitted.save(tmp_path / "model")
