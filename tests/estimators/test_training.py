@@ -459,8 +459,7 @@ class ReluNet(TanhNet):
         self[1] = nn.ReLU()
 
 
-def test_backbones_with_equal_weights_are_different_fits(tmp_path: Path) -> None:
-    torch.manual_seed(0)
+def test_backbones_with_equal_weights_are_different_fits(seeded: None, tmp_path: Path) -> None:
     one, other = TanhNet(), ReluNet()
     other.load_state_dict(one.state_dict())
     for backbone in (one, other):
@@ -468,7 +467,7 @@ def test_backbones_with_equal_weights_are_different_fits(tmp_path: Path) -> None
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_another_backbone_is_refused(tmp_path: Path) -> None:
+def test_another_backbone_is_refused(seeded: None, tmp_path: Path) -> None:
     fitted = MLRForecaster(**TINY).fit(wide()).set_params(backbone=TanhNet())
     with pytest.raises(ValueError, match=r"`backbone` is of the class TanhNet, but .* Encoder"):
         fitted.partial_fit(wide())
