@@ -6,6 +6,8 @@ meets all alike. Run it from the root of the repository, on an idle machine::
 
     python benchmarks/train_speed.py benchmarks/results/train --other ENV/bin/python
 
+``--sizes`` and ``--datasets`` measure some cells, and keep the rows of the others that are there.
+
 What the rows say:
 
 ``windows_a_step``, ``tokens``, ``parameters``
@@ -32,11 +34,11 @@ before and keeps all of them; "standard" is its ``res_attention=False``.
 
 import argparse
 import contextlib
-import csv
 import dataclasses
 import json
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -49,6 +51,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from _rows import replace_rows
 from _speed_worker import (
     CONTEXT,
     DROPOUT,
@@ -307,26 +310,30 @@ class Process:
 
 
 def run(given: argparse.Namespace) -> None:
-    """Measure all cells."""
+    """Measure the cells that were asked for; rows of others in the table stay."""
     given.output.mkdir(parents=True, exist_ok=True)
     context = {
         "threads": given.threads,
         "hardware": cpu_model(),
         "python": platform.python_version(),
-        "command": "python benchmarks/train_speed.py benchmarks/results/train --other python",
+        "command": shlex.join(["python", *sys.argv]),
     }
-    with (given.output / "train_speed.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        for dataset in given.datasets:
-            with tempfile.TemporaryDirectory() as folder:
-                data = Path(folder) / "values.npy"
-                np.save(data, DATASETS[dataset]())
-                for size in given.sizes:
-                    for row in cell(size, data, given):
-                        writer.writerow({"dataset": dataset, "size": size, **row, **context})
-                        file.flush()
-                        print(dataset, size, json.dumps(row))
+    for dataset in given.datasets:
+        with tempfile.TemporaryDirectory() as folder:
+            data = Path(folder) / "values.npy"
+            np.save(data, DATASETS[dataset]())
+            for size in given.sizes:
+                measured = cell(size, data, given)
+                about = {"dataset": dataset, "size": size, **context}
+                rows = [{**row, **about} for row in measured]
+                replace_rows(given.output / "train_speed.csv", COLUMNS, rows, _rank)
+                for row in measured:
+                    print(dataset, size, json.dumps(row))
+
+
+def _rank(row: dict[str, Any]) -> tuple[int, int]:
+    """Return the place of a row's cell: rows of one cell took turns, and are replaced together."""
+    return list(DATASETS).index(row["dataset"]), list(SIZES).index(row["size"])
 
 
 def cell(size: str, data: Path, given: argparse.Namespace) -> list[dict[str, Any]]:

@@ -16,6 +16,7 @@ from mlrforecast.estimators._calibration import ticks
 from mlrforecast.estimators._paths import learn_dependence
 from mlrforecast.estimators._training_data import TrainingData, prepare
 from mlrforecast.models import EncoderForecaster
+from mlrforecast.nn import Encoder
 from mlrforecast.training import (
     Checkpoint,
     MemoryEstimate,
@@ -126,7 +127,9 @@ def fit_panel(
     with isolated_seed(parameters["seed"]):
         run = set_up(panel, parameters, backbone, start=start)
         data, model, options = run
-        check_memory(count_memory(run), _available(options))
+        available = _available(options)
+        if not _surely_fits(run, available):
+            check_memory(count_memory(run), available)
         checkpoint = None
         if (folder := parameters["checkpoint_dir"]) is not None:
             checkpoint = Checkpoint(folder, _digest(panel, data, model, options))
@@ -137,6 +140,22 @@ def fit_panel(
     dependence = learn_dependence(predictor, panel, seed=parameters["seed"])
     before = 0 if start is None else start.num_steps
     return Fitted(model, data.encoding, dependence, before + num_steps, options.batch_size)
+
+
+def _surely_fits(run: Run, available: int) -> bool:
+    """Tell whether a run is so small that its memory need not be counted, which takes a while.
+
+    A bound from the sizes of the network, several times what any of them was counted to need,
+    may fill a hundredth of the memory.
+    """
+    config = run.data.config
+    if not isinstance(run.model.backbone, Encoder):
+        return False
+    numbers = 8 * (config.width + config.hidden_width)
+    numbers += 4 * config.num_heads * run.model.embedding.num_tokens
+    steps = config.context_length + config.prediction_length
+    windows = max(run.options.batch_size, _inference.BATCH)
+    return 4 * windows * steps * config.num_layers * numbers < available / 100
 
 
 def _available(options: TrainingOptions) -> int:

@@ -36,4 +36,6 @@ def test_both_generations_of_pandas_are_allowed() -> None:
 
 def test_the_extras_are_those_that_are_promised() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
-    assert sorted(extras) == ["chronos", "dev", "docs", "gluonts", "parquet", "test", "tune"]
+    assert sorted(extras) == sorted(
+        ["chronos", "dev", "docs", "gluonts", "hub", "loggers", "onnx", "parquet", "test", "tune"]
+    )
