@@ -27,3 +27,11 @@ def test_each_group_is_there_and_each_line_complete(rows: list[dict[str, str]]) 
     assert all(all(row.values()) for row in rows)
     tried = [(row["group"], row["what"], row["where"], row["how"]) for row in rows]
     assert len(set(tried)) == len(tried)
+
+
+def test_each_line_names_a_command_that_tries_its_group(rows: list[dict[str, str]]) -> None:
+    for row in rows:
+        program, script, *options = row["command"].split()
+        assert (program, script) == ("python", "benchmarks/failures.py")
+        if "--only" in options:
+            assert options[options.index("--only") + 1] == row["group"]
