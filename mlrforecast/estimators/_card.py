@@ -107,7 +107,7 @@ def _use(forecaster: "MLRForecaster", *, with_context: bool) -> Iterator[str]:
     if not with_context:
         yield (
             f"`frame` holds at least the last {config.context_length} steps of the series to "
-            "forecast; the columns are those of the frame that the model was fitted to."
+            "forecast; series and targets may be new."
         )
     if forecaster.encoding_.known:
         yield "`future` holds the known covariates of the steps to forecast."

@@ -15,7 +15,7 @@ from mlrforecast.estimators import _inference, _parameters, _rules
 from mlrforecast.estimators._calibration import ticks
 from mlrforecast.estimators._paths import learn_dependence
 from mlrforecast.estimators._training_data import TrainingData, prepare
-from mlrforecast.models import EncoderForecaster
+from mlrforecast.models import EncoderConfig, EncoderForecaster
 from mlrforecast.nn import Encoder
 from mlrforecast.training import (
     Checkpoint,
@@ -86,6 +86,7 @@ def set_up(
     fixed = None if start is None else (start.model.config, start.encoding)
     data = prepare(panel, parameters, fixed)
     if start is None:
+        _check_weights(data.config, backbone, parameters)
         model = _rules.build_model(data.config, backbone)
         _rules.start(model, parameters["parametrization"])
     else:
@@ -140,6 +141,18 @@ def fit_panel(
     dependence = learn_dependence(predictor, panel, seed=parameters["seed"])
     before = 0 if start is None else start.num_steps
     return Fitted(model, data.encoding, dependence, before + num_steps, options.batch_size)
+
+
+def _check_weights(
+    config: EncoderConfig, backbone: nn.Module | None, parameters: dict[str, Any]
+) -> None:
+    """Refuse a network whose weights alone need more memory than there is, before it is built."""
+    skeleton = _rules.build_skeleton(config, backbone)
+    weights = sum(parameter.nbytes for parameter in skeleton.parameters())
+    estimate = MemoryEstimate(
+        weights=weights, gradients=weights, optimizer=2 * weights, activations=0, data=0
+    )
+    check_memory(estimate, available_memory(_inference.find_device(parameters["accelerator"])))
 
 
 def _surely_fits(run: Run, available: int) -> bool:

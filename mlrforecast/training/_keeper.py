@@ -64,8 +64,9 @@ class Keeper(Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Start the clock, log the options, and seed the processes of one run apart."""
         self._begin = time.monotonic()
+        settings = dataclasses.asdict(self.options)
         for logger in trainer.loggers:
-            logger.log_hyperparams(dataclasses.asdict(self.options))
+            logger.log_hyperparams({name: _plain(value) for name, value in settings.items()})
         if trainer.world_size > 1:
             torch.manual_seed(self.options.seed + trainer.global_rank)
         if self._scaler:
@@ -137,6 +138,11 @@ class Keeper(Callback):
             numbers |= {name: int(state[name]) for name in STOPPER}
             tensors["best_score"] = state["best_score"]
         self.checkpoint.write(Progress(tensors, numbers))
+
+
+def _plain(value: Any) -> Any:
+    """Return a setting as a number or as text, which any file can hold."""
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
 
 
 def _checked_steps(steps: Any, max_steps: int) -> int:

@@ -1,7 +1,9 @@
 """What an unfinished run needs to go on: tensors, numbers and text in one file."""
 
+import errno
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,7 @@ class Checkpoint:
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> checkpoint = Checkpoint(folder, "5ca1ab1e5eed")
+    >>> checkpoint.prepare()
     >>> checkpoint.read() is None
     True
     >>> checkpoint.write(Progress({"weight": torch.ones(2)}, {"num_steps": 3, "finished": False}))
@@ -78,6 +81,24 @@ class Checkpoint:
     def __init__(self, folder: Path, run: str) -> None:
         self.path = folder / f"fit-{run[:12]}.safetensors"
         self.run = run
+
+    def prepare(self) -> None:
+        """Make the folder, before anything is trained.
+
+        Raises
+        ------
+        OSError
+            If it cannot be made, or not be written to.
+        """
+        folder = self.path.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = f"`checkpoint_dir` cannot be made: {error.strerror}"
+            raise OSError(error.errno, reason, str(folder)) from error
+        if not os.access(folder, os.W_OK):
+            reason = "`checkpoint_dir` cannot be written to"
+            raise PermissionError(errno.EACCES, reason, str(folder))
 
     def read(self) -> Progress | None:
         """Return how far the run has come, None if there is no file.
@@ -139,7 +160,6 @@ class Checkpoint:
             "numbers": numbers,
             "sha256": _digest(tensors, numbers),
         }
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         content = safetensors.torch.save(tensors, metadata)
         with opened_folder(self.path.parent) as number:
             # Another process may be at the same run: its draft is no leftover.

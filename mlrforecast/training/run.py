@@ -167,7 +167,10 @@ def train(
     3
     """
     assert validation is not None or not options.early_stopping
-    progress = None if checkpoint is None else checkpoint.read()
+    progress = None
+    if checkpoint is not None:
+        checkpoint.prepare()
+        progress = checkpoint.read()
     if checkpoint is not None and progress is not None and progress.finished:
         with _fitting(checkpoint):
             model.load_state_dict(progress.part("model"))
@@ -198,7 +201,7 @@ def _run(
     if checkpoint is not None and progress is not None:
         with _fitting(checkpoint):
             keeper.resume(progress, module)
-    if keeper.stopped or module.steps == options.max_steps or _left(options, keeper) <= 0:
+    if _has_ended(module, options, keeper):
         module.conclude()
         keeper.settle(module)
     else:
@@ -208,6 +211,12 @@ def _run(
     model.cpu()
     _check_finite(model)
     return int(module.num_steps)
+
+
+def _has_ended(module: ForecastModule, options: TrainingOptions, keeper: Keeper) -> bool:
+    """Tell whether no step is left to an interrupted run; every run makes one at least."""
+    spent = module.steps > 0 and _left(options, keeper) <= 0
+    return keeper.stopped or spent or module.steps == options.max_steps
 
 
 def _fit(
@@ -247,7 +256,7 @@ def _trainer(
         strategy=DDPStrategy(start_method="spawn", static_graph=True) if several else "auto",
         precision=options.precision,
         max_steps=options.max_steps - first,
-        max_time=None if options.max_time is None else timedelta(seconds=_left(options, keeper)),
+        max_time=_limit(options, keeper),
         gradient_clip_val=options.gradient_clip,
         callbacks=callbacks,
         enable_progress_bar=options.progress,
@@ -259,6 +268,13 @@ def _trainer(
         val_check_interval=options.interval if validates else None,
         check_val_every_n_epoch=None if validates else 1,
     )
+
+
+def _limit(options: TrainingOptions, keeper: Keeper) -> timedelta | None:
+    """Return how long Lightning may take; a step is made in any case."""
+    if options.max_time is None:
+        return None
+    return timedelta(seconds=max(_left(options, keeper), 1e-3))
 
 
 def _left(options: TrainingOptions, keeper: Keeper) -> float:

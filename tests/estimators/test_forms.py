@@ -189,7 +189,7 @@ class TestScaling:
     ) -> None:
         stores: list[Any] = []
 
-        def record(model: Any, store: Any, options: Any, *, validation: Any) -> int:
+        def record(model: Any, store: Any, options: Any, *, validation: Any, **_: Any) -> int:
             stores.append(store)
             return 1
 

@@ -32,6 +32,9 @@ class IgnoresTargets(MLRForecaster):
     def fit(self, X: Any, y: Any = None) -> Self:
         return super().fit(X)
 
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
+        return super().partial_fit(X)
+
     def score(self, X: Any, y: Any = None) -> float:
         return super().score(X)
 
