@@ -28,6 +28,7 @@ from mlrforecast.training import (
     isolated_seed,
     train,
 )
+from mlrforecast.training.checkpoint import tensors_digest
 
 NOT_OF_THE_RUN = ("accelerator", "log_dir", "logger", "progress")
 """Options that change no weight, but for the rounding of a device."""
@@ -102,7 +103,8 @@ def set_up(
             validation=data.validation,
             forecast_batch=_inference.BATCH,
         )
-        options = dataclasses.replace(options, batch_size=max(size, options.devices))
+        shared = max(size - size % options.devices, options.devices)
+        options = dataclasses.replace(options, batch_size=shared)
     return Run(data, model, options)
 
 
@@ -188,8 +190,11 @@ def _digest(
         del kept[name]
     described = {
         "version": __version__,
-        # Classes that are no part of the configuration: a backbone, a score of one's own.
+        # Of a backbone or a score of one's own the classes and settings, which are in no config.
         "network": f"{type(model.backbone).__module__} {model!r}",
+        "settings": [_settings(module) for module in model.modules()],
+        "frozen": [name for name, weight in model.named_parameters() if not weight.requires_grad],
+        "zone": str(getattr(panel.index, "tz", None)),
         "config": data.config.to_dict(),
         "encoding": data.encoding.to_dict(),
         "options": kept,
@@ -199,8 +204,16 @@ def _digest(
     digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
     arrays = [panel.values, panel.bounds, ticks(panel.index)]
     arrays += [covariate.values for covariate in covariates]
-    arrays += [value.detach().cpu().numpy() for value in model.state_dict().values()]
     for array in arrays:
         digest.update(f"{array.dtype} {array.shape}".encode())
         digest.update(np.ascontiguousarray(array).tobytes())
+    digest.update(tensors_digest(model.state_dict()).encode())
     return digest.hexdigest()
+
+
+def _settings(module: nn.Module) -> list[tuple[str, str]]:
+    """Return what a module keeps beside tensors and modules, where it has a value to compare."""
+    kept = sorted(vars(module).items())
+    return [
+        (name, repr(value)) for name, value in kept if isinstance(value, bool | int | float | str)
+    ]

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Hashable, Mapping
 from datetime import timedelta
 from numbers import Integral, Real
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -101,6 +101,8 @@ def plain_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
     plain["quantile_levels"] = _rules.check_quantile_levels(plain["quantile_levels"])
     plain["logger"] = _loggers(plain["logger"])
     for name in FOLDERS:
+        if plain[name] is not None and not fspath(plain[name]):
+            raise ValueError(f"`{name}` must name a folder, got an empty text.")
         plain[name] = None if plain[name] is None else Path(plain[name])
     return plain
 

@@ -33,14 +33,15 @@ class Dropout(nn.Dropout):
         -------
         Tensor of the same shape
         """
-        drops = self.training and 0 < self.p < 1
+        drops = self.training and 0 < self.p < 1 and not self.inplace
         if not drops or x.device.type != "cpu" or torch.compiler.is_compiling():
             out: Tensor = super().forward(x)
             return out
         factors = torch.empty(x.numel(), dtype=x.dtype)
         # Written as 0 and 1 at once: a conversion would take longer than the comparison.
-        torch.ge(_random_bits(x.numel()), round(self.p * _LEVELS) - _LEVELS // 2, out=factors)
-        return x * factors.mul_(1 / (1 - self.p)).view(x.shape)
+        dropped = min(round(self.p * _LEVELS), _LEVELS - 1)
+        torch.ge(_random_bits(x.numel()), dropped - _LEVELS // 2, out=factors)
+        return x * factors.mul_(_LEVELS / (_LEVELS - dropped)).view(x.shape)
 
 
 def _random_bits(count: int) -> Tensor:

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import lightning.pytorch as pl
@@ -96,7 +97,7 @@ class Keeper(Callback):
         if loss < self.best_loss:
             state = pl_module.evaluated.state_dict()
             self.best_loss = loss
-            self.best = {name: value.detach().clone() for name, value in state.items()}
+            self.best = deepcopy(dict(state))
         self._write(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

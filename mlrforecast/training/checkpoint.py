@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from mlrforecast._core.atomic import opened_folder, remove_drafts, write_whole
 from mlrforecast._core.errors import ModelFileError
 from mlrforecast._core.locks import lock_file
 
-__all__ = ["Checkpoint", "Progress"]
+__all__ = ["Checkpoint", "Progress", "tensors_digest"]
 
 FORMAT = "mlrforecast checkpoint 1"
 
@@ -201,11 +202,43 @@ def _metadata(content: bytes) -> dict[str, str]:
     return dict(metadata)
 
 
-def _digest(tensors: dict[str, Tensor], numbers: str) -> str:
+def _digest(tensors: Mapping[str, Tensor], numbers: str) -> str:
     """Return the sha256 of all that a file holds: found are accidents, not attacks."""
-    digest = hashlib.sha256(numbers.encode())
+    return hashlib.sha256(f"{numbers} {tensors_digest(tensors)}".encode()).hexdigest()
+
+
+def tensors_digest(tensors: Mapping[str, Tensor]) -> str:
+    """Return the sha256 of tensors by name.
+
+    Parameters
+    ----------
+    tensors : mapping of str to Tensor
+        The tensors, of any type and on any device.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Raises
+    ------
+    ValueError
+        If an entry is no tensor: a checkpoint could not hold it.
+
+    Examples
+    --------
+    >>> tensors_digest({"weight": torch.ones(2)})[:12]
+    '3005f35c72d7'
+    """
+    digest = hashlib.sha256()
     for name in sorted(tensors):
         value = tensors[name]
+        if not isinstance(value, Tensor):
+            raise ValueError(
+                f"`checkpoint_dir` can hold the state of a network as tensors only, and {name!r} "
+                f"is a {type(value).__name__}."
+            )
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+        plain = value.detach().cpu().contiguous().reshape(-1)
+        digest.update(plain.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

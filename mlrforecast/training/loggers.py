@@ -63,6 +63,8 @@ def _build(name: LoggerName, folder: Path) -> Logger:
         return CSVLogger(folder, name="csv")
     if name == "tensorboard":
         return TensorBoardLogger(folder, name="tensorboard", default_hp_metric=False)
+    if set("%?") & set(str(folder.resolve())):
+        raise ValueError(f"`log_dir` of MLflow must have no '%' and no '?', got {str(folder)!r}.")
     folder.mkdir(parents=True, exist_ok=True)
     # A server that the user has named, or a local database, as MLflow itself would make.
     server = os.environ.get("MLFLOW_TRACKING_URI")

@@ -306,7 +306,8 @@ def _peak_of_step(model: EncoderForecaster, batch: ForecastBatch, precision: str
     live = _Live()
     with isolated_seed(0), live:
         for parameter in trial.parameters():
-            parameter.register_post_accumulate_grad_hook(live.forget_gradient)
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(live.forget_gradient)
         with _cast(precision):
             loss = trial.loss(batch)
         loss.backward()

@@ -102,3 +102,31 @@ def test_multi_level_attention_over_few_steps_takes_it() -> None:
     assert explain_backend(x[:1], x[:1], x[:1], ranks=(4, 2, 2)).name == "reference"
     exact = mlr_attention(x, x, x, ranks=(4, 2, 2), backend="reference")
     torch.testing.assert_close(mlr_attention(x, x, x, ranks=(4, 2, 2)), exact, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_have_gradients(masked: bool) -> None:
+    """A penalty on a gradient reaches the inputs, as it does through PyTorch's own products."""
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (
+        torch.randn(16, 4, 40, 4, generator=generator, dtype=torch.float64) for _ in range(3)
+    )
+    visible = torch.rand(16, 1, 1, 40, generator=generator) < 0.7 if masked else None
+    found = []
+    for attend in (_short.short_attention, plain_attention):
+        x = q.clone().requires_grad_()
+        out = attend(x, k, v, visible, scale=0.5)
+        (slope,) = torch.autograd.grad(out.square().sum(), x, create_graph=True)
+        slope.square().sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-10)
+    assert found[0].abs().max() > 1e-3
+
+
+def plain_attention(
+    q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, *, scale: float
+) -> Tensor:
+    scores = scale * q @ k.mT
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    return scores.softmax(-1) @ v

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 __all__ = ["is_short", "short_attention"]
 
@@ -29,7 +28,7 @@ PART = 2**18
 
 _DTYPES = (torch.float32, torch.float64)
 
-Gradients: TypeAlias = tuple[Tensor, Tensor, Tensor, None, None]
+Gradients: TypeAlias = tuple[Tensor | None, Tensor | None, Tensor | None, None, None]
 
 
 def is_short(
@@ -98,9 +97,10 @@ class _ShortAttention(torch.autograd.Function):
         ctx.scale = scale
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor, _: Tensor) -> Gradients:
         q, k, v, visible, out, log_sums = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return _differentiable_gradients(ctx, grad, q, k, v, visible)
         # The gradient of a softmax is taken from this mean over the weights of a query.
         mean = (grad * out).sum(-1).unsqueeze(2)
         grads = [_steps_outside(x, x.shape[2]) for x in (q, k, v)]
@@ -116,6 +116,20 @@ class _ShortAttention(torch.autograd.Function):
             for kept, found in zip(grads, (grad_q, grad_k, grad_v), strict=True):
                 kept[part].copy_(found.mT.view(kept[part].shape))
         return grads[0], grads[1], grads[2], None, None
+
+
+def _differentiable_gradients(
+    ctx: Any, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None
+) -> Gradients:
+    """Return gradients that have gradients themselves, made the plain way."""
+    scores = ctx.scale * q @ k.mT
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    out = scores.softmax(-1) @ v
+    asked = [x for x, needed in zip((q, k, v), ctx.needs_input_grad, strict=False) if needed]
+    found = iter(torch.autograd.grad(out, asked, grad, create_graph=True))
+    grads = [next(found) if needed else None for needed in ctx.needs_input_grad[:3]]
+    return grads[0], grads[1], grads[2], None, None
 
 
 def _products(x: Tensor, y: Tensor, factor: float) -> Tensor:
