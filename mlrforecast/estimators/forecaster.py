@@ -176,8 +176,8 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         Numbers that the network computes with in training; the short ones are faster on a GPU.
         Weights, and forecasts, are float32.
     compile : bool
-        Whether ``torch.compile`` makes the training step: a wait of some ten seconds, then faster
-        steps. It needs a C++ compiler, on a CPU.
+        Whether ``torch.compile`` makes the training step, after a wait of some ten seconds. It is
+        meant for GPUs; a CPU needs a C++ compiler for it and is slower with it.
     checkpoint_dir : path, optional
         Folder of checkpoints. A fit that was interrupted, by whatever, goes on from there when it
         is started again with the same data and parameters, and ends with the same weights; one
