@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mlrforecast._core.locks import lock_file
+
 DRAFT = ".mlrforecast-draft-"
 
 
@@ -91,3 +93,23 @@ def opened_folder(folder: Path) -> Iterator[int | None]:
         yield number
     finally:
         os.close(number)
+
+
+@contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """Let one writer at a time into a folder; the lock ends with the process and leaves no file.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+
+    Examples
+    --------
+    >>> with locked_folder(Path(".")):
+    ...     pass
+    """
+    with opened_folder(folder) as number:
+        if number is not None:
+            lock_file(number)
+        yield

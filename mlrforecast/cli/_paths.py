@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PART_OF_MODEL = re.compile(r"config\.json|[a-z]+-[0-9a-f]{12}\.safetensors|\.mlrforecast-draft-.+")
+from mlrforecast._core.atomic import DRAFT
+
+_PART_OF_MODEL = re.compile(
+    rf"config\.json|[a-z]+-[0-9a-f]{{12}}\.safetensors|{re.escape(DRAFT)}.+"
+)
 _BESIDE_MODEL = {"README.md", ".cache", ".git", ".gitattributes"}
 """Its card, and what a hub leaves; alone, they tell of something else."""
 
@@ -60,7 +64,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         return
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".mlrforecast-draft-{secrets.token_hex(8)}")
+    draft = target.with_name(f"{DRAFT}{secrets.token_hex(8)}")
     try:
         yield draft
         draft.replace(target)

@@ -7,17 +7,15 @@ last, in one step. Whoever reads it finds a complete model, however a save ended
 import hashlib
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
 
-from mlrforecast._core.atomic import DRAFT, opened_folder, write_whole
+from mlrforecast._core.atomic import DRAFT, locked_folder, write_whole
 from mlrforecast._core.errors import ModelFileError
-from mlrforecast._core.locks import lock_file
 from mlrforecast.estimators._card import CARD, is_edited
 from mlrforecast.estimators._document import (
     CONFIG,
@@ -64,7 +62,7 @@ def _write_files(folder: Path, files: dict[str, bytes]) -> None:
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        with _locked(folder):
+        with locked_folder(folder):
             _remove_leftovers(folder)
             earlier = _earlier_card(folder)
             try:
@@ -112,15 +110,6 @@ def _remove_leftovers(folder: Path) -> None:
         if LEFTOVER.fullmatch(file.name) and file.name not in listed:
             with suppress(OSError):
                 file.unlink()
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one saver at a time into a folder; the lock ends with the process and leaves no file."""
-    with opened_folder(folder) as number:
-        if number is not None:
-            lock_file(number)
-        yield
 
 
 def _check_target(folder: Path) -> None:

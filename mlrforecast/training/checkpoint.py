@@ -13,9 +13,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from mlrforecast._core.atomic import opened_folder, remove_drafts, write_whole
+from mlrforecast._core.atomic import locked_folder, remove_drafts, write_whole
 from mlrforecast._core.errors import ModelFileError
-from mlrforecast._core.locks import lock_file
 
 __all__ = ["Checkpoint", "Progress", "tensors_digest"]
 
@@ -162,10 +161,8 @@ class Checkpoint:
             "sha256": _digest(tensors, numbers),
         }
         content = safetensors.torch.save(tensors, metadata)
-        with opened_folder(self.path.parent) as number:
-            # Another process may be at the same run: its draft is no leftover.
-            if number is not None:
-                lock_file(number)
+        # Another process may be at the same run: its draft is no leftover.
+        with locked_folder(self.path.parent):
             remove_drafts(self.path)
             write_whole(self.path, content)
 
