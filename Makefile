@@ -15,10 +15,15 @@ DATA ?=
 OUT ?= benchmark-output
 ARGS ?=
 
+# How many tests run at once; each process takes 0.5 to 2 GB.
+WORKERS ?= 2
+
 BIN := $(VENV)/bin
 BIN3 := $(VENV3)/bin
 INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(INSTALL)
+# A file of tests stays in one process: its fits are made once.
+PYTEST := -m pytest -n $(WORKERS) --dist loadfile
 # The packages whose signatures carry tensor shapes; checked while their tests run.
 SHAPED_TESTS := tests/ops tests/nn tests/models
 # What reads, resamples and writes frames, and so may differ between the releases of pandas.
@@ -30,7 +35,7 @@ WHICH := -c 'import sys, pandas; print(f"== {sys.prefix}: Python {sys.version.sp
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
-	@echo "Variables: DATA, TORCH, PYTHON, VENV, VENV3 (see the top of the Makefile)."
+	@echo "Variables: DATA, TORCH, PYTHON, VENV, VENV3, WORKERS (see the top of the Makefile)."
 
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make ... PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 
@@ -65,13 +70,13 @@ lint: $(VENV)/.dev ## ruff (rules and format) and mypy
 
 test: lint ## every check that CI runs
 	@$(BIN)/python $(WHICH)
-	$(BIN)/python -m pytest $(SHAPED_TESTS) -q --jaxtyping-packages=mlrforecast,beartype.beartype -m "not compile and not slow"
-	$(BIN)/python -m pytest
+	$(BIN)/python $(PYTEST) $(SHAPED_TESTS) -q --jaxtyping-packages=mlrforecast,beartype.beartype -m "not compile and not slow"
+	$(BIN)/python $(PYTEST)
 	@$(MAKE) --no-print-directory test-frames
 
 test-frames: $(VENV3)/.frames ## the tests of frames once more, with pandas 3 and without GluonTS
 	@$(BIN3)/python $(WHICH)
-	$(BIN3)/python -m pytest $(FRAME_TESTS)
+	$(BIN3)/python $(PYTEST) $(FRAME_TESTS)
 
 docs: $(VENV)/.dev ## build the HTML pages into docs/_build
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 DATA_VARIABLE = "MLRFORECAST_DATA"
-LEFT_OUT = pytest.StashKey[int]()
+NOT_SET = f"{DATA_VARIABLE} is not set"
 # What tools keep in the working directory; ignored by git.
 TOOL_FOLDERS = {
     ".coverage",
@@ -53,14 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     reasons = {
         "gpu": None if _gpu_needed_and_there(items) else "needs a CUDA device",
         "network": None if config.getoption("--run-network") else "needs --run-network",
-        "shared": None if os.environ.get(DATA_VARIABLE) else f"{DATA_VARIABLE} is not set",
+        "shared": None if os.environ.get(DATA_VARIABLE) else NOT_SET,
     }
     for mark, reason in reasons.items():
         marked = [item for item in items if item.get_closest_marker(mark)] if reason else []
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
-        if mark == "shared":
-            config.stash[LEFT_OUT] = len(marked)
 
 
 def _gpu_needed_and_there(items: list[pytest.Item]) -> bool:
@@ -73,7 +71,8 @@ def _gpu_needed_and_there(items: list[pytest.Item]) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    left_out = terminalreporter.config.stash.get(LEFT_OUT, 0)
+    skipped = terminalreporter.stats.get("skipped", [])
+    left_out = sum(NOT_SET in str(report.longrepr) for report in skipped)
     if left_out:
         terminalreporter.write_line(
             f"{left_out} tests that need {DATA_VARIABLE} were left out: it is not set.", yellow=True

@@ -106,7 +106,8 @@ def test_pandas_2_and_3_are_allowed_and_each_has_an_environment_that_tests_it() 
         )
     }
     assert list(at.values()) == sorted(at.values())
-    folders = steps[at["two/bin/python -m pytest"]].split("pytest ")[1].split()
+    words = steps[at["two/bin/python -m pytest"]].split("pytest ")[1].split()
+    folders = [word for word in words if "/" in word]
     assert {"tests/data", "tests/estimators", "tests/frames", "mlrforecast/data"} <= set(folders)
     assert all((ROOT / folder).is_dir() for folder in folders)
 

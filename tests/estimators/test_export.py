@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,9 @@ from tests.models.scores_by_name import FIELDS, NAMES
 
 LOSSES = ("quantile", "mae", "mse", "normal", "student_t", "negative_binomial")
 LEVELS = (0.1, 0.5, 0.9)
-ONNX = pytest.param("onnx", marks=pytest.mark.slow)
+WITHOUT_ONNX = [name for name in ("onnxscript", "onnxruntime") if find_spec(name) is None]
+NEEDS_ONNX = pytest.mark.skipif(bool(WITHOUT_ONNX), reason=f"{WITHOUT_ONNX} not installed")
+ONNX = pytest.param("onnx", marks=[NEEDS_ONNX, pytest.mark.slow])
 
 
 def awkward() -> pd.DataFrame:
@@ -45,8 +48,9 @@ def exported(forecaster: MLRForecaster, path: Path, inputs: dict[str, Tensor]) -
         found = torch.export.load(path).module()(**inputs)
         return [tensor.numpy() for tensor in found]
     forecaster.export(path, format="onnx")
-    runtime = pytest.importorskip("onnxruntime")
-    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     assert [one.name for one in session.get_inputs()] == list(inputs)
     found = session.run(None, {name: tensor.numpy() for name, tensor in inputs.items()})
     return list(found)
@@ -146,7 +150,9 @@ def run_file(path: Path, context: Tensor) -> list[Tensor]:
     """Run an exported file on contexts."""
     if path.suffix == ".pt2":
         return list(torch.export.load(path).module()(context=context))
-    session = pytest.importorskip("onnxruntime").InferenceSession(str(path))
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path))
     return [torch.from_numpy(one) for one in session.run(None, {"context": context.numpy()})]
 
 
@@ -190,7 +196,10 @@ print(json.dumps([point.tolist(), names]))
 """
 
 
-@pytest.mark.parametrize(("form", "code"), [("torch", READ_TORCH), ("onnx", READ_ONNX)])
+@pytest.mark.parametrize(
+    ("form", "code"),
+    [("torch", READ_TORCH), pytest.param("onnx", READ_ONNX, marks=NEEDS_ONNX)],
+)
 def test_another_program_needs_no_library_of_ours(
     form: str, code: str, on_wide: MLRForecaster, tmp_path: Path
 ) -> None:
@@ -199,7 +208,6 @@ def test_another_program_needs_no_library_of_ours(
     if form == "torch":
         torch.save(inputs, given)
     else:
-        pytest.importorskip("onnxruntime")
         np.savez(given, **{name: tensor.numpy() for name, tensor in inputs.items()})
     on_wide.export(path, format=form)
     done = subprocess.run(
@@ -214,12 +222,10 @@ def test_another_program_needs_no_library_of_ours(
     assert_close(np.array(point)[0], on_wide.predict().to_numpy(), wide())
 
 
-@pytest.mark.parametrize("form", ["torch", "onnx"])
+@pytest.mark.parametrize("form", ["torch", ONNX])
 def test_nothing_else_changes(
     form: str, on_wide: MLRForecaster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if form == "onnx":
-        pytest.importorskip("onnxscript")
     model, forecast = on_wide.model_, on_wide.predict()
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -240,10 +246,8 @@ def test_nothing_else_changes(
     pd.testing.assert_frame_equal(on_wide.predict(), forecast)
 
 
-@pytest.mark.parametrize("form", ["torch", "onnx"])
+@pytest.mark.parametrize("form", ["torch", ONNX])
 def test_a_file_holds_no_data_and_no_paths(form: str, tmp_path: Path) -> None:
-    if form == "onnx":
-        pytest.importorskip("onnxscript")
     frame = wide(columns=("sentinel_column", "b")).assign(b=31415.92653589793)
     forecaster = MLRForecaster(**TINY).fit(frame)
     path = path_of(tmp_path, form)
