@@ -206,7 +206,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"attention": "mrl"}, "`attention` must be one of bilinear, .* got 'mrl'"),
     ({"attention": 3}, "'attention' parameter"),
     ({"attention": None}, "'attention' parameter"),
-    ({"attention": {"mlr", "standard"}}, "'attention' parameter"),
+    ({"attention": {"mlr"}}, "'attention' parameter"),
     ({"attention": ()}, "`attention` must name at least one score"),
     ({"attention": ("mlr", 3)}, "`attention` must be one of .*, got 3"),
     ({"attention": ("mlr", ("mlr",))}, "`attention` must be one of .*, got"),
