@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,8 +26,9 @@ import pandas as pd
 import torch
 from tqdm import tqdm
 
-from mlrforecast import MLRForecaster, __version__
+from mlrforecast import MLRForecaster, __version__, load_dataset
 from mlrforecast.benchmark import cpu_model
+from mlrforecast.data import find_files
 
 LEVELS = (0.025, 0.1, 0.5, 0.9, 0.975)
 LOSSES = ("quantile", "student_t", "mse")
@@ -73,56 +75,29 @@ class Task(NamedTuple):
     windows: int
 
 
-def find(root: Path, name: str) -> Path:
-    """Return the file of a name below a folder, plain or compressed."""
-    for pattern in (name, f"{name}.xz"):
-        if found := sorted(root.rglob(pattern)):
-            return found[0]
-    raise FileNotFoundError(f"There is no {name} or {name}.xz below {root}.")
-
-
-def m4_hourly(root: Path) -> pd.DataFrame:
-    """Read both parts of M4 hourly as one long frame of integer time."""
-    parts = [
-        pd.read_csv(find(root, f"Hourly-{part}.csv"), index_col=0) for part in ("train", "test")
-    ]
-    rows = []
-    for item in parts[0].index:
-        values = np.concatenate([part.loc[item].dropna().to_numpy(float) for part in parts])
-        rows.append(
-            pd.DataFrame({"item_id": item, "timestamp": range(len(values)), "target": values})
-        )
-    return pd.concat(rows, ignore_index=True)
-
-
-def pjm(root: Path) -> pd.DataFrame:
-    """Read the load of five zones, hourly."""
-    frame = pd.read_csv(find(root, "pjm_in_zone.csv"))
-    return frame.assign(ds=pd.to_datetime(frame["ds"], utc=True))
-
-
-def exchange_rate(root: Path) -> pd.DataFrame:
-    """Read eight currencies, daily."""
-    return pd.read_csv(find(root, "exchange_rate.csv"), index_col=0, parse_dates=True)
+def of_catalogue(name: str, root: Path) -> pd.DataFrame:
+    """Read a data set of the catalogue."""
+    return load_dataset(name, root=root, download=False).frame
 
 
 def m3_monthly(root: Path) -> pd.DataFrame:
     """Read the monthly series of M3, as integer time: they end at different dates."""
-    # The comments before the data are not valid UTF-8.
-    text = find(root, "m3_monthly_dataset.tsf").read_text(encoding="cp1252")
-    rows = []
-    for line in text.partition("@data")[2].split("\n")[1:-1]:
-        item, *_, values = line.split(":")
-        numbers = np.array(values.split(","), dtype=float)
-        frame = {"item_id": item, "timestamp": range(len(numbers)), "target": numbers}
-        rows.append(pd.DataFrame(frame))
-    return pd.concat(rows, ignore_index=True)
+    frame = of_catalogue("monash:m3_monthly", root)
+    return frame.assign(timestamp=frame.groupby("item_id").cumcount())
+
+
+def pjm(root: Path) -> pd.DataFrame:
+    """Read the load of five zones, hourly."""
+    frame = pd.read_csv(find_files(root, "pjm_in_zone.csv")[0])
+    return frame.assign(ds=pd.to_datetime(frame["ds"], utc=True))
 
 
 TASKS = {
-    "m4_hourly": Task(m4_hourly, {"prediction_length": 48, "season_length": 24}, 2),
+    "m4_hourly": Task(
+        partial(of_catalogue, "m4:hourly"), {"prediction_length": 48, "season_length": 24}, 2
+    ),
     "pjm_load": Task(pjm, {"prediction_length": 24}, 60),
-    "exchange_rate": Task(exchange_rate, {"prediction_length": 30}, 40),
+    "exchange_rate": Task(partial(of_catalogue, "exchange_rate"), {"prediction_length": 30}, 40),
     "m3_monthly": Task(m3_monthly, {"prediction_length": 6, "season_length": 12}, 3),
 }
 

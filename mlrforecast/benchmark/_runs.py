@@ -42,6 +42,7 @@ _ADDED = {
     "gradient_clip": 1.0,
     "id_column": None,
     "known_covariates": (),
+    "linear_skip": False,
     "parametrization": "standard",
     "past_covariates": (),
     "positions": "learned",

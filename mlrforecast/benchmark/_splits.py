@@ -26,13 +26,15 @@ class Split:
     validation: range
 
 
-def make_splits(rows: Mapping[str, range], *, final: bool) -> list[Split]:
+def make_splits(rows: Mapping[str, slice], *, final: bool) -> list[Split]:
     """Cut the folds, which end before the first test row, or the one final split.
 
     The last fold is the standard validation slice. Each earlier one starts and ends half a slice
     sooner, so that every fold scores as many windows as the test does.
     """
-    train, validation, test = rows["train"], rows["validation"], rows["test"]
+    train, validation, test = (
+        range(rows[name].start, rows[name].stop) for name in ("train", "validation", "test")
+    )
     if final:
         return [Split(name="test", train=train, scored=test, validation=validation)]
     splits = []

@@ -8,6 +8,7 @@ from mlrforecast._core.errors import MLRForecastError
 from mlrforecast._version import __version__
 from mlrforecast.cli._benchmark_commands import benchmark, demo
 from mlrforecast.cli._completion import completion
+from mlrforecast.cli._datasets_commands import datasets
 from mlrforecast.cli._forecast_commands import backtest, fit, plot, predict
 from mlrforecast.cli._options import examples
 
@@ -69,5 +70,5 @@ def main(traceback: bool) -> None:
     os.environ.setdefault("MPLBACKEND", "Agg")
 
 
-for _command in (fit, predict, backtest, plot, demo, benchmark, completion):
+for _command in (fit, predict, backtest, plot, datasets, demo, benchmark, completion):
     main.add_command(_command)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from mlrforecast import metrics
 from mlrforecast._core.errors import DatasetNotFoundError
 from mlrforecast.baselines import profile_mean, repeat_last, seasonal_naive
-from mlrforecast.cli._paths import find_below, whole_file
-from mlrforecast.data import TimeSeriesDataset, load_card, load_dataset
+from mlrforecast.cli._paths import whole_file
+from mlrforecast.data import TimeSeriesDataset, find_files, load_card, load_dataset
 from mlrforecast.estimators import MLRForecaster
 from mlrforecast.plots import plot_forecast
 
@@ -35,7 +35,7 @@ def run_demo(data: str, *, out: Path, max_steps: int | None, seed: int) -> Itera
     if max_steps is not None:
         forecaster.set_params(max_steps=max_steps)
     train = dataset.splits["train"]
-    yield f"Fitting MLRForecaster on the {len(train)} train rows."
+    yield f"Fitting MLRForecaster on the {train.stop - train.start} train rows."
     forecaster.fit(dataset.targets.iloc[train.start : train.stop])
     yield ""
     yield from score_lines(dataset, forecaster)
@@ -55,8 +55,8 @@ def load(data: str) -> TimeSeriesDataset:
             f"`--data` must be synthetic, download or an existing folder, got {data!r}."
         )
     # load_dataset would go on to look elsewhere; a folder that was named is the one that is meant.
-    file = load_card("ETTh1").file
-    if not find_below(Path(data), (file, f"{file}.xz")):
+    file = load_card("ETTh1").files[0].name
+    if not find_files(data, file):
         raise DatasetNotFoundError(
             f"`--data` must be a folder that holds {file} or {file}.xz, at any depth; "
             f"there is none in {data!r}."

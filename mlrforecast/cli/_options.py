@@ -59,10 +59,17 @@ def setting(text: str) -> tuple[str, object]:
         return name, value
 
 
+def json_option(command: Command) -> Command:
+    """Add the option that asks for JSON."""
+    return click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")(
+        command
+    )
+
+
 def with_console(command: Command) -> Callable[..., None]:
     """Add the options that say what is told, and where; the command gets a ``console``."""
 
-    @click.option("--json", "as_json", is_flag=True, help="Write one JSON object to stdout.")
+    @json_option
     @click.option("-q", "--quiet", is_flag=True, help="No messages and no progress bars.")
     @click.option("--no-progress", is_flag=True, help="No progress bars.")
     @functools.wraps(command)

@@ -70,13 +70,3 @@ def whole_file(path: Path) -> Iterator[Path]:
         draft.replace(target)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def find_below(folder: Path, names: tuple[str, ...]) -> bool:
-    """Tell whether a file of one of these names is in a folder, at any depth."""
-    return any(
-        (Path(parent) / name).is_file()
-        for parent, _, files in os.walk(folder)
-        for name in names
-        if name in files
-    )

@@ -1,61 +1,163 @@
-"""Where the file of a data set is sought, how it is checked, and how it is fetched."""
+"""Where the files of data sets are sought, and how what is found there is checked."""
 
-import hashlib
-import logging
 import lzma
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from mlrforecast._core.errors import ChecksumError, DatasetNotFoundError
-from mlrforecast.data.catalogue import DatasetCard, catalogue_folder
+from mlrforecast._core.errors import ChecksumError
+from mlrforecast.data._checks import (
+    FOLDER_VARIABLE,
+    Identity,
+    advice_on_file,
+    check,
+    expected_of,
+    identity_of_content,
+    is_intact,
+    not_found,
+    open_decompressed,
+    user_cache,
+)
+from mlrforecast.data.catalogue import FileCard, catalogue_folder
 
-FOLDER_VARIABLE = "MLRFORECAST_DATA"
+CACHE = "the user's cache"
+_OFFLINE_SWITCHES = ("MLRFORECAST_OFFLINE", "HF_HUB_OFFLINE")
+_ON = ("1", "true", "yes", "on")
 
 
-def read_file(card: DatasetCard, *, root: str | os.PathLike[str] | None, download: bool) -> bytes:
-    """Return the checked, decompressed content of the file of ``card``.
+class Found(NamedTuple):
+    """Copies of a file in the first place that has any, and the places without."""
+
+    paths: list[Path]
+    place: str
+    tried: list[str]
+
+
+def read_file(
+    file: FileCard, *, dataset: str, root: str | os.PathLike[str] | None, download: bool
+) -> bytes:
+    """Return the checked, decompressed content of a file of a data set.
 
     Sought in ``root``, in the folder named by ``MLRFORECAST_DATA`` and in the user's cache, then
-    fetched if ``download``.
+    fetched into the cache if ``download`` and no switch says that there is no internet.
     """
-    if root is not None:
-        _check_folder(_folder(root), "root")
-    if card.embedded:
-        entry = catalogue_folder() / card.embedded
-        return _checked(card, entry.read_bytes(), str(entry))
-    tried = []
+    expected = expected_of(file)
+    if file.embedded:
+        check_root(root)
+        entry = catalogue_folder() / file.embedded
+        return _checked(file, entry.read_bytes(), expected, dataset=dataset, where=str(entry))
+    found = locate(file, root)
+    if not found.paths:
+        if not download:
+            tried = [*found.tried, "download (switched off by download=False)"]
+            raise not_found(file, dataset, tried)
+        found = found._replace(paths=[fetched(file, dataset=dataset, tried=found.tried)])
+        expected = expected_of(file)
+    return _read_first_intact(file, found.paths, expected, dataset)
+
+
+def fetched(
+    file: FileCard,
+    *,
+    dataset: str,
+    force: bool = False,
+    progress: bool = True,
+    tried: list[str] | None = None,
+) -> Path:
+    """Return where in the cache a file is, which is downloaded if need be, or with ``force``."""
+    # Imported here since few calls need requests, which is slow to load.
+    from mlrforecast.data._fetch import fetch
+
+    places = list(tried or ())
+    if offline := _offline_switch():
+        target = user_cache() / file.name
+        if not force and is_intact(target, expected_of(file)):
+            return target
+        raise not_found(file, dataset, [*places, f"download (switched off by {offline})"])
+    return fetch(file, dataset=dataset, force=force, progress=progress, tried=places)
+
+
+def locate(file: FileCard, root: str | os.PathLike[str] | None) -> Found:
+    """Look for a file through the folders, in order."""
+    tried: list[str] = []
     for label, folder in _folders(root):
-        if folder.is_dir() and (found := sorted(_search(folder, card.file))):
-            return _read_first_intact(card, [path for _, path in found])
+        if paths := find_files(folder, file.name):
+            return Found(paths, label, tried)
         tried.append(f"{label} ({folder})")
     if not os.environ.get(FOLDER_VARIABLE):
         tried.append(f"the environment variable {FOLDER_VARIABLE} (not set)")
-    if not download:
-        raise _not_found(card, [*tried, "download (switched off by download=False)"])
-    return _fetch(card, tried)
+    return Found([], "", tried)
 
 
-def _user_cache() -> Path:
-    """Return the user's cache folder, which need not exist."""
-    # Imported here since it loads requests, which few calls need; it carries no types.
-    import pooch  # type: ignore[import-untyped]
+def find_files(folder: str | os.PathLike[str], name: str) -> list[Path]:
+    """Find the files of a name below a folder, at any depth, plain or ``.xz``.
 
-    return Path(pooch.os_cache("mlrforecast"))
+    Parameters
+    ----------
+    folder : path
+        Where to look; ``~`` is expanded. It need not exist.
+    name : str
+        Name of the file without ``.xz``.
+
+    Returns
+    -------
+    list of Path
+        Those nearest to the folder first; a broken link or a pipe is no file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "deep").mkdir()
+    >>> (folder / "deep" / "a.csv.xz").touch()
+    >>> [path.name for path in find_files(folder, "a.csv")]
+    ['a.csv.xz']
+    """
+    found = []
+    for parent, _, files in os.walk(os.path.expanduser(folder)):
+        for candidate in (name, f"{name}.xz"):
+            if candidate in files and (path := Path(parent, candidate)).is_file():
+                found.append(path)
+    return sorted(found, key=lambda path: (len(path.parts), path))
+
+
+def names_at_hand() -> set[str]:
+    """Names of all files below the folders that are looked through, without ``.xz``."""
+    return {
+        name.removesuffix(".xz")
+        for _, folder in _folders(None)
+        for _, _, names in os.walk(folder)
+        for name in names
+    }
+
+
+def _offline_switch() -> str:
+    """Name the environment variable that switches downloads off, if there is one."""
+    for name in _OFFLINE_SWITCHES:
+        if os.environ.get(name, "").strip().lower() in _ON:
+            return f"{name}={os.environ[name]}"
+    return ""
+
+
+def check_root(root: str | os.PathLike[str] | None) -> None:
+    """Refuse a ``root`` that is no folder."""
+    if root is not None:
+        _check_folder(_expanded(root), "root")
 
 
 def _folders(root: str | os.PathLike[str] | None) -> Iterator[tuple[str, Path]]:
     """Folders to look through, in order, each with what named it."""
+    check_root(root)
     if root is not None:
-        yield "root", _folder(root)
+        yield "root", _expanded(root)
     if named := os.environ.get(FOLDER_VARIABLE):
-        _check_folder(_folder(named), FOLDER_VARIABLE)
-        yield FOLDER_VARIABLE, _folder(named)
-    yield "the user cache", _user_cache()
+        _check_folder(_expanded(named), FOLDER_VARIABLE)
+        yield FOLDER_VARIABLE, _expanded(named)
+    yield CACHE, user_cache()
 
 
-def _folder(path: str | os.PathLike[str]) -> Path:
+def _expanded(path: str | os.PathLike[str]) -> Path:
     """Expand ``~``, which no shell did where the path came from a program or a file."""
     # Path.expanduser raises where the user is unknown; this leaves the path as it is.
     return Path(os.path.expanduser(path))
@@ -70,22 +172,17 @@ def _check_folder(folder: Path, named_by: str) -> None:
         )
 
 
-def _search(folder: Path, name: str) -> Iterator[tuple[int, Path]]:
-    """Every file of this name below ``folder``, plain or ``.xz``, with its depth."""
-    for parent, _, files in os.walk(folder):
-        path = Path(parent)
-        for candidate in (name, f"{name}.xz"):
-            # A broken link or a pipe stands among the files too.
-            if candidate in files and (path / candidate).is_file():
-                yield len(path.parts), path / candidate
-
-
-def _read_first_intact(card: DatasetCard, paths: list[Path]) -> bytes:
-    """Return the content of the first file that is the one of the card."""
+def _read_first_intact(
+    file: FileCard, paths: list[Path], expected: Identity, dataset: str
+) -> bytes:
+    """Return the content of the first copy that is what the file must be."""
     errors: list[Exception] = []
     for path in paths:
         try:
-            return _checked(card, _read_capped(path, card.size + 1), str(path))
+            with open_decompressed(path) as stream:
+                limit = expected.limit
+                content = stream.read() if limit is None else stream.read(limit + 1)
+            return _checked(file, content, expected, dataset=dataset, where=str(path))
         except (lzma.LZMAError, EOFError) as error:
             errors.append(ChecksumError(f"{path} is no readable .xz file ({error}). Delete it."))
         except (ChecksumError, OSError) as error:
@@ -93,80 +190,12 @@ def _read_first_intact(card: DatasetCard, paths: list[Path]) -> bytes:
     raise errors[0]
 
 
-def _read_capped(path: Path, limit: int) -> bytes:
-    """Read at most ``limit`` bytes, decompressed where the file is an ``.xz``."""
-    with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
-        return file.read(limit)
-
-
-def _checked(card: DatasetCard, content: bytes, where: str) -> bytes:
-    """Return ``content`` if it is what the card describes."""
-    if (found := hashlib.sha256(content).hexdigest()) == card.sha256:
-        return content
-    size = str(len(content))
-    if len(content) > card.size:
-        # No more was read.
-        size, found = f"more than {card.size}", "not computed"
-    raise ChecksumError(
-        f"{where} is not the {card.file} of the catalogue: its content has {size} bytes "
-        f"and sha256 {found}, expected {card.size} bytes and {card.sha256}. The file was altered "
-        f"or cut short: delete it and load {card.name!r} again, or put an unaltered copy there."
-    )
-
-
-def _fetch(card: DatasetCard, tried: list[str]) -> bytes:
-    """Download the file into the cache; nothing is left there unless it is intact."""
-    # Imported here since they are slow to load and few calls need them; no types for tqdm.
-    import pooch
-    import requests
-    from tqdm.auto import tqdm  # type: ignore[import-untyped]
-
-    altered: ChecksumError | None = None
-    for url in card.urls:
-        # disable=None: no bar where nobody watches, that is where stderr is no terminal.
-        bar = tqdm(
-            total=card.size, unit="B", unit_scale=True, desc=card.file, disable=None, leave=False
-        )
-        try:
-            with _quiet(pooch.get_logger()):
-                path = pooch.retrieve(
-                    url,
-                    known_hash=f"sha256:{card.sha256}",
-                    fname=card.file,
-                    path=_user_cache(),
-                    downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30),
-                )
-        except (requests.RequestException, OSError) as error:
-            tried.append(f"{url} ({type(error).__name__}: {error})")
-        except ValueError as error:
-            altered = ChecksumError(
-                f"{url} did not serve the {card.file} of the catalogue, nothing was kept: {error} "
-                f"Put an unaltered copy into a folder and name it with root= or {FOLDER_VARIABLE}."
-            )
-        else:
-            return _checked(card, Path(path).read_bytes(), path)
-        finally:
-            bar.close()
-    raise altered or _not_found(card, tried)
-
-
-@contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Keep a logger to warnings for a while."""
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-def _not_found(card: DatasetCard, tried: list[str]) -> DatasetNotFoundError:
-    """Say where a file was sought and what to do."""
-    places = "".join(f"\n  - {place}" for place in tried)
-    return DatasetNotFoundError(
-        f"{card.file}, the file of data set {card.name!r}, was not found. Tried:{places}\n"
-        f"Either set {FOLDER_VARIABLE} to a folder that holds it (at any depth, plain or .xz), "
-        f"or pass that folder as root=, or fetch {card.urls[0]} on a machine with internet and "
-        f"copy it there. load_dataset('synthetic') needs no file."
-    )
+def _checked(
+    file: FileCard, content: bytes, expected: Identity, *, dataset: str, where: str
+) -> bytes:
+    """Return ``content`` if it is what the file must be."""
+    seen = identity_of_content(content)
+    if expected.limit is not None and seen.size > expected.limit:
+        seen = Identity(size=seen.size)
+    check(file, seen, expected, where=where, advice=advice_on_file(dataset, expected))
+    return content

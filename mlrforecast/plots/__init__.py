@@ -6,6 +6,7 @@ from mlrforecast.plots._coverage import plot_coverage
 from mlrforecast.plots._errors import plot_error_by_step
 from mlrforecast.plots._forecast import plot_forecast
 from mlrforecast.plots._importance import plot_importance
+from mlrforecast.plots._series import plot_series
 
 __all__ = [
     "plot_attention",
@@ -14,4 +15,5 @@ __all__ = [
     "plot_error_by_step",
     "plot_forecast",
     "plot_importance",
+    "plot_series",
 ]

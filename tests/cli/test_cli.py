@@ -34,7 +34,8 @@ def test_version_and_help(run):
     result = run("--version")
     assert (result.exit_code, result.output) == (0, f"mlrforecast {mlrforecast.__version__}\n")
     assert {" ".join(words) for words in WORDS} == {
-        *("backtest", "benchmark", "benchmark ett", "completion"),
+        *("backtest", "benchmark", "benchmark ett", "completion", "datasets"),
+        *("datasets fetch", "datasets info", "datasets list", "datasets verify"),
         *("demo", "fit", "plot", "predict"),
     }
     for words in ((), *WORDS):

@@ -5,6 +5,7 @@ import re
 import shlex
 from pathlib import Path
 
+import click
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -13,6 +14,8 @@ from mlrforecast.cli import main
 from tests.cli.conftest import ROOT, SMALL
 
 PAGE = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+# For a shell, and for the internet or a file that is no part of the package.
+LEFT_OUT = ("eval", "mlrforecast datasets fetch", "mlrforecast datasets verify ETTh1")
 
 
 def blocks(language):
@@ -45,14 +48,14 @@ def results(tmp_path_factory):
         for code in blocks("python"):
             exec(code, namespace)
         lines = [line for block in blocks("bash") for line in block.splitlines()]
-        found = [run_line(line) for line in lines if not line.startswith("eval")]
+        found = [run_line(line) for line in lines if not line.startswith(LEFT_OUT)]
     return folder, found
 
 
 def test_every_command_of_the_page_runs(results):
     folder, found = results
-    assert {words[0] for words, _ in found} == {"fit", "predict", "backtest", "plot"}
-    assert len(found) == 13
+    assert {words[0] for words, _ in found} == {"fit", "predict", "backtest", "plot", "datasets"}
+    assert len(found) == 15
     written = {path.name for path in folder.iterdir()}
     named = {words[words.index("--out") + 1] for words, _ in found if "--out" in words}
     assert written == named | {"sales.csv", "plan.csv", "scores.json"}
@@ -84,6 +87,7 @@ def test_the_fields_of_json_are_those_that_are_listed(results, monkeypatch):
     folder, found = results
     monkeypatch.chdir(folder)
     fields = dict(re.findall(r"^\| `([a-z -]+)` \| `([a-z_ ]+)`", PAGE, re.MULTILINE))
+    fields = {name: text for name, text in fields.items() if not name.startswith("datasets")}
     lines = {words[0]: words for words, _ in found}
     for command, words in (
         ("fit", lines["fit"]),
@@ -98,10 +102,29 @@ def test_the_fields_of_json_are_those_that_are_listed(results, monkeypatch):
     assert fields == {}
 
 
+def test_the_fields_of_json_of_data_sets_are_those_that_are_listed():
+    rows = re.findall(r"^\| `datasets (\w+)` \| `(\w+)`, a list of `([a-z0-9_ ]+)`", PAGE, re.M)
+    given = {"list": (), "fetch": ("synthetic",), "verify": ("synthetic",)}
+    assert {command for command, _, _ in rows} == given.keys()
+    for command, field, names in rows:
+        result = CliRunner().invoke(main, ["datasets", command, *given[command], "--json"])
+        found = json.loads(result.stdout)
+        assert [*found] == [field]
+        assert " ".join(found[field][0]) == names
+
+
+def commands(group):
+    """Every command below a group."""
+    for command in group.commands.values():
+        yield command
+        if isinstance(command, click.Group):
+            yield from commands(command)
+
+
 def test_every_command_and_option_of_the_page_exists():
     options = {
         name
-        for command in main.commands.values()
+        for command in commands(main)
         for parameter in command.params
         for name in parameter.opts + parameter.secondary_opts
     } | {"--help", "--traceback"}

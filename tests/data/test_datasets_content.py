@@ -4,12 +4,20 @@ import dataclasses
 import subprocess
 import sys
 
+import matplotlib.dates as mdates
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot as plt
 
 from mlrforecast._core.errors import DataError
-from mlrforecast.data import TimeSeriesDataset, load_dataset
+from mlrforecast.data import (
+    FrameSchema,
+    TimeSeriesDataset,
+    load_card,
+    load_dataset,
+    read_panel,
+)
 
 
 def test_standardised_leaves_missing_values_out():
@@ -29,6 +37,7 @@ def test_embedded_default_is_ready_to_train_on():
 
     assert dataset.frame.shape == (1344, 5)
     assert (dataset.season_length, dataset.prediction_length) == (24, 24)
+    assert (dataset.past_covariates, dataset.known_covariates) == (("temperature",), ("holiday",))
     assert dataset.covariate_columns == ("temperature", "holiday")
     assert list(dataset.covariates.columns) == ["temperature", "holiday"]
     assert len(dataset.test) == len(dataset.validation) == 7 * 24
@@ -52,18 +61,26 @@ def test_text_forms_are_short():
     assert "test 1176..1343" in text
     assert "covariates: temperature, holiday" in text
     assert "licence: MIT" in text
-    assert len(text.splitlines()) == 6
+    assert "step 'h', season 24 rows, horizon 24 rows" in text
+    assert "source: mlrforecast.data.make_synthetic" in text
+    assert len(text.splitlines()) == 8
 
 
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
         ("target_columns", ("OT",), r"frame lacks the columns \['OT'\]"),
-        ("splits", {"train": range(5)}, r"splits lack \['validation', 'test'\]"),
+        ("known_covariates", ("rain",), r"frame lacks the columns \['rain'\]"),
+        ("splits", {"train": slice(0, 5)}, r"splits lack \['test'\]"),
         (
             "splits",
-            {"train": range(5), "validation": range(5, 9), "test": range(9, 2000)},
-            "split 'test' must be a range of the 1344 rows",
+            {"train": slice(0, 5), "test": slice(9, 2000)},
+            r"split 'test' must be a slice of the 1344 rows, got slice\(9, 2000, None\)",
+        ),
+        (
+            "splits",
+            {"train": slice(None, -1344), "test": slice(-1344, None)},
+            "split 'train' must be a slice of the 1344 rows",
         ),
     ],
 )
@@ -73,13 +90,86 @@ def test_a_data_set_that_contradicts_itself_is_refused(field, value, message):
         dataclasses.replace(dataset, **{field: value})
 
 
-def test_embedded_set_loads_without_pooch():
+def test_embedded_set_loads_without_what_a_download_needs():
     code = (
         "import sys; from mlrforecast.data.datasets import load_dataset; load_dataset('synthetic');"
-        "print(sorted({'pooch', 'requests', 'gluonts'} & set(sys.modules)))"
+        "print(sorted({'requests', 'gluonts', 'matplotlib'} & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+def panel(rows: dict[str, list[float]]) -> TimeSeriesDataset:
+    """A long data set whose last two rows of each series are the test."""
+    frame = pd.DataFrame(
+        [(name, row, value) for name, values in rows.items() for row, value in enumerate(values)],
+        columns=["item_id", "timestamp", "target"],
+    )
+    return TimeSeriesDataset(
+        name="mine",
+        frame=frame,
+        freq=1,
+        season_length=1,
+        prediction_length=2,
+        target_columns=("target",),
+        past_covariates=(),
+        known_covariates=(),
+        static_covariates=(),
+        splits={"train": slice(None, -2), "test": slice(-2, None)},
+        card=load_card("m4:hourly"),
+    )
+
+
+def test_splits_of_a_long_frame_are_counted_in_each_series():
+    dataset = panel({"b": [1.0, 2.0, 3.0], "a": [4.0, 5.0, 6.0, 8.0, 9.0]})
+
+    assert dataset.lengths.to_dict() == {"b": 3, "a": 5}
+    assert dataset.train["target"].tolist() == [1, 4, 5, 6]
+    assert dataset.test["item_id"].tolist() == ["b", "b", "a", "a"]
+    assert dataset.test["target"].tolist() == [2, 3, 8, 9]
+    with pytest.raises(ValueError, match=r"`split` must be one of train, test .* got 'validation'"):
+        dataset.validation  # noqa: B018
+    assert repr(dataset) == "TimeSeriesDataset('mine': 8 rows of 2 series, freq 1)"
+    text = dataset.describe()
+    assert "8 rows of 2 series with 3 to 5 rows, 0 to 4" in text
+    assert "train all but the last 2 of each series, test the last 2" in text
+
+
+def test_a_long_frame_is_standardised_series_by_series():
+    dataset = panel({"b": [1.0, 2.0, 3.0], "a": [4.0, 6.0, np.nan, 8.0, 9.0]})
+
+    scaled = dataset.standardised()
+
+    # b is constant in its one train row, and is only centred.
+    expected = [0, 1, 2, -1, 1, np.nan, 3, 4]
+    np.testing.assert_allclose(scaled["target"], expected)
+    assert scaled[["item_id", "timestamp"]].equals(dataset.frame[["item_id", "timestamp"]])
+
+
+def test_a_series_must_have_room_for_the_test_rows():
+    with pytest.raises(DataError, match="split 'train' must be a slice of the 2 rows of the short"):
+        panel({"a": [1.0, 2.0], "b": [1.0, 2.0, 3.0]})
+
+
+def test_pictures_show_the_splits():
+    dataset = load_dataset("synthetic")
+    axes = dataset.plot(items=["load_3", "load_1"])
+    assert [axis.get_ylabel() for axis in axes] == ["load_3", "load_1"]
+    shades = [patch for patch in axes[0].patches if patch.get_label() == "test"]
+    (left, right) = dataset.test.index[[0, -1]]
+    (drawn,) = shades
+    assert drawn.get_x() == pytest.approx(mdates.date2num(left))
+    assert drawn.get_width() == pytest.approx(mdates.date2num(right) - mdates.date2num(left))
+    plt.close(axes[0].figure)
+    with pytest.raises(ValueError, match=r"`items` must name series of data set .* got 'holiday'"):
+        dataset.plot(items=["holiday"])
+
+    long = panel({"b": [1.0, 2.0, 3.0], "a": [4.0, 5.0, 6.0, 8.0, 9.0]}).plot(max_items=1)
+    np.testing.assert_array_equal(long[0].lines[0].get_ydata(), [1, 2, 3])
+    assert long[0].get_xlabel() == "and 1 more, not drawn"
+    plt.close(long[0].figure)
+    with pytest.raises(ValueError, match="`max_items` must be at least 1, got 0"):
+        dataset.plot(max_items=0)
 
 
 # The real files.
@@ -121,3 +211,42 @@ def test_real_etth1_gives_the_published_repeat_last_score():
     assert len(windows) == 2785
     assert np.mean(error**2) == pytest.approx(1.2944, abs=5e-5)
     assert np.mean(np.abs(error)) == pytest.approx(0.7132, abs=5e-5)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "series", "shortest", "longest", "freq"),
+    [
+        ("monash:m3_monthly", 1428, 66, 144, "MS"),
+        ("monash:electricity_weekly", 321, 156, 156, "W-SUN"),
+        ("monash:us_births", 1, 7305, 7305, "D"),
+        ("m4:hourly", 414, 748, 1008, 1),
+    ],
+)
+def test_real_panels_are_whole(name, series, shortest, longest, freq):
+    dataset = load_dataset(name, download=False)
+    lengths = dataset.lengths
+    assert (len(lengths), lengths.min(), lengths.max()) == (series, shortest, longest)
+    assert dataset.freq == freq
+    assert len(dataset.test) == series * dataset.prediction_length
+    assert len(dataset.train) + len(dataset.test) == len(dataset.frame)
+    panel = read_panel(dataset.frame)
+    assert panel.freq == freq, "an estimator reads the same step"
+    assert len(panel) == series
+
+
+@pytest.mark.shared
+def test_attributes_of_a_monash_file_are_static_covariates():
+    dataset = load_dataset("monash:vehicle_trips_without_missing", download=False)
+    assert dataset.static_covariates == ("base_number", "base_name", "type")
+    assert dataset.prediction_length == 30
+    schema = FrameSchema(static_covariates=dataset.static_covariates)
+    assert len(read_panel(dataset.frame, schema).static) == 3
+
+
+@pytest.mark.shared
+def test_exchange_rates_are_split_by_shares():
+    dataset = load_dataset("exchange_rate", download=False)
+    assert dataset.frame.shape == (7588, 8)
+    sizes = [len(dataset.targets_of(name)) for name in ("train", "validation", "test")]
+    assert sizes == [5311, 760, 1517]
