@@ -294,7 +294,7 @@ def _head(model: nn.Module) -> tuple[nn.Module, ...]:
         case CausalLM():
             return (model.head,)
         case EncoderForecaster():
-            effects = (model.known_effect, model.calendar_effect)
+            effects = (model.known_effect, model.calendar_effect, model.linear_skip)
             return (model.head, *(effect for effect in effects if effect is not None))
         case Regressor():
             return (model.read_out,)
@@ -357,10 +357,9 @@ def _parts(model: nn.Module, tokens: int, convention: Convention) -> tuple[Cost,
             # Its maps read all tokens at once, or their mean.
             head = _of_children(model.head, 1, convention)
             steps = model.config.prediction_length
-            if model.known_effect is not None:
-                head += _cost(model.known_effect, steps, convention)
-            if model.calendar_effect is not None:
-                head += _cost(model.calendar_effect, steps, convention)
+            for effect in (model.known_effect, model.calendar_effect, model.linear_skip):
+                if effect is not None:
+                    head += _cost(effect, steps, convention)
             return body, head
     return _cost(model, tokens, convention), Cost()
 

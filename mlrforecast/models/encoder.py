@@ -17,6 +17,7 @@ from mlrforecast.models._config import (
     count,
     counts,
     share,
+    switch,
 )
 from mlrforecast.models._encoder_inputs import check_columns, check_past
 from mlrforecast.nn import (
@@ -25,6 +26,7 @@ from mlrforecast.nn import (
     CovariateColumns,
     DistributionHead,
     FutureEffect,
+    LinearSkip,
     PatchEmbedding,
     PointHead,
     QuantileHead,
@@ -71,6 +73,9 @@ class EncoderConfig(EncoderFields):
     frequency_weight : float
         Weight, 0 to 1, of the error of the Fourier coefficients in the loss; distributions have
         no such error.
+    linear_skip : bool
+        Whether a linear map of the context is added to the forecast, see
+        :class:`mlrforecast.nn.LinearSkip`.
     scaling : {"standard", "robust", "mean_abs"}
         How each window is normalised, see :func:`mlrforecast.nn.instance_normalise`.
     past_cardinalities, known_cardinalities, static_cardinalities : tuple of int
@@ -112,6 +117,7 @@ class EncoderConfig(EncoderFields):
     loss: Loss = "quantile"
     quantile_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     frequency_weight: float = 0.8
+    linear_skip: bool = False
     scaling: Scaling = "standard"
     past_cardinalities: tuple[int, ...] = ()
     known_cardinalities: tuple[int, ...] = ()
@@ -130,6 +136,7 @@ class EncoderConfig(EncoderFields):
         super().__post_init__()
         self._set("head_dropout", share("head_dropout", self.head_dropout))
         self._set("frequency_weight", share("frequency_weight", self.frequency_weight, closed=True))
+        switch("linear_skip", self.linear_skip)
         choice("loss", self.loss, get_args(Loss))
         choice("scaling", self.scaling, get_args(Scaling))
         for name in _CARDINALITIES:
@@ -225,6 +232,9 @@ class EncoderForecaster(nn.Module):
             )
         self.backbone = backbone
         self.head = _build_head(config, num_tokens)
+        self.linear_skip: LinearSkip | None = None
+        if config.linear_skip:
+            self.linear_skip = LinearSkip(config.context_length, config.prediction_length)
         self.known_effect: FutureEffect | None = None
         if num_known:
             self.known_effect = FutureEffect(
@@ -290,7 +300,8 @@ class EncoderForecaster(nn.Module):
             static=_read(self.static_columns, static_covariates),
         )
         encoded = self.backbone(tokens, key_mask)
-        raw = self.head(encoded, self._effect(encoded, num_channels, known, calendar))
+        effect = self._effect(encoded, normal.values, num_channels, known, calendar)
+        raw = self.head(encoded, effect)
         point, details = self.head.rescale(raw, normal.loc, normal.scale)
         point = _unfold(point, num_channels)
         return point, None if details is None else _unfold(details, num_channels)
@@ -317,18 +328,23 @@ class EncoderForecaster(nn.Module):
         check_columns("calendar", calendar, "(B, F, K)", shape)
 
     def _effect(
-        self, encoded: Tensor, num_channels: int, known: Tensor | None, calendar: Tensor | None
+        self,
+        encoded: Tensor,
+        values: Tensor,
+        num_channels: int,
+        known: Tensor | None,
+        calendar: Tensor | None,
     ) -> Tensor | None:
         """Return what is added to the point forecast of each channel, (B * C, F), if anything."""
-        if known is None and calendar is None:
-            return None
         effects: list[Tensor] = []
         summary = encoded.mean(dim=1).unflatten(0, (-1, num_channels))
         if self.known_effect is not None and known is not None:
             effects.append(self.known_effect(summary, known))
         if self.calendar_effect is not None and calendar is not None:
             effects.append(self.calendar_effect(summary, calendar))
-        return torch.stack(effects).sum(dim=0).flatten(0, 1)
+        if self.linear_skip is not None:
+            effects.append(self.linear_skip(values).unflatten(0, (-1, num_channels)))
+        return torch.stack(effects).sum(dim=0).flatten(0, 1) if effects else None
 
     def _of_context(self, past: Tensor | None, known: Tensor | None) -> Tensor | None:
         """Return the features of covariates at the steps of the context, (B, T, E)."""

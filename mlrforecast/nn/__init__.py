@@ -35,6 +35,7 @@ from mlrforecast.nn.heads import DistributionHead, PointHead, QuantileHead
 from mlrforecast.nn.linear import InputLinear, OutputLinear
 from mlrforecast.nn.mup import MupRow, MupRule, initialise_mup, mup_table
 from mlrforecast.nn.norm import Normalised, instance_normalise
+from mlrforecast.nn.skip import LinearSkip
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -55,6 +56,7 @@ __all__ = [
     "InputLinear",
     "LayerCache",
     "LearnedPositions",
+    "LinearSkip",
     "MLRScore",
     "MLRWindowScore",
     "MupRow",
