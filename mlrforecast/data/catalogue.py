@@ -191,7 +191,18 @@ class DatasetCard:
         return bool(self.files) and all(file.verified for file in self.files)
 
     def columns_of(self, role: str) -> tuple[str, ...]:
-        """Names of the columns of one role, in the order of the file."""
+        """Name the columns of one role.
+
+        Parameters
+        ----------
+        role : {"target", "past_covariate", "known_covariate"}
+            Their role.
+
+        Returns
+        -------
+        tuple of str
+            Names in the order of the file.
+        """
         return tuple(column.name for column in self.columns if column.role == role)
 
     def splits_of(self, rows: int) -> dict[str, slice]:

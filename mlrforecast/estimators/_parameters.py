@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
 from mlrforecast.data import CovariateEncoding, FrameSchema, Scaling, parse_frequency
+from mlrforecast.data.gluonts import is_entry_column
 from mlrforecast.data.schema import Fill, Resample
 from mlrforecast.estimators import _inference, _rules
 from mlrforecast.models import EncoderConfig, EncoderForecaster
@@ -180,7 +181,7 @@ def check_without_data(parameters: dict[str, Any]) -> None:
     derived = parameters["context_length"] is None and parameters["patch_length"] is None
     # Patches begin to grow from twice as many tokens on; longer series give fewer.
     context = 2 * _rules.NUM_TOKENS - 1 if derived else _rules.MAX_CONTEXT
-    longest = parameters["prediction_length"] + 4 * context
+    longest = parameters["prediction_length"] + 2 * context
     config = to_config(parameters, longest, CovariateEncoding())
     model = _rules.build_skeleton(config, parameters["backbone"])
     _rules.check_parametrization(model, parameters["parametrization"])
@@ -218,6 +219,18 @@ def _check_devices(devices: int, batch_size: int | str, device: torch.device) ->
             f"`batch_size` must be a multiple of `devices` ({devices}), which share the windows "
             f"of each step, got {batch_size}."
         )
+
+
+def as_fitted(parameters: dict[str, Any], schema: FrameSchema) -> dict[str, Any]:
+    """Return parameters with the covariates that ``fit`` found in entries of GluonTS.
+
+    They have roles of their own, unless parameters name some.
+    """
+    roles = {name: getattr(schema, name) for name in COLUMNS}
+    found = [column for names in roles.values() for column in names]
+    if any(parameters[name] for name in COLUMNS) or not all(map(is_entry_column, found)):
+        return parameters
+    return parameters | roles
 
 
 def check_agreement(parameters: dict[str, Any], config: EncoderConfig, schema: FrameSchema) -> None:

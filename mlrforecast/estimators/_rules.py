@@ -26,10 +26,10 @@ def derive_lengths(
 ) -> tuple[int, int]:
     """Return context and patch length for series of at most ``longest`` steps.
 
-    The context is a quarter of the longest series, at most 336 steps. A patch cuts it into about
+    The context is half of the longest series, at most 336 steps. A patch cuts it into about
     20 tokens and has at most 16 steps. A derived context is a whole number of patches.
     """
-    context = context_length or min(MAX_CONTEXT, max(1, (longest - prediction_length) // 4))
+    context = context_length or min(MAX_CONTEXT, max(1, (longest - prediction_length) // 2))
     patch = patch_length or min(MAX_PATCH, max(1, context // NUM_TOKENS))
     if context_length is None:
         context = max(1, context // patch) * patch

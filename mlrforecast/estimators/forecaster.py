@@ -24,15 +24,13 @@ from mlrforecast.estimators._forecasts import has_quantiles
 from mlrforecast.estimators._inspection import InspectionMixin
 from mlrforecast.estimators._output import (
     choose_items,
+    default_levels,
     first_items,
     wide_forecast,
     wide_history,
 )
 from mlrforecast.estimators._training import TrainingMixin
 from mlrforecast.plots import plot_forecast
-
-FAN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-"""Levels that a picture shows."""
 
 
 class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMixin):
@@ -48,7 +46,7 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
     prediction_length : int
         Steps to forecast.
     context_length : int, optional
-        Steps that a forecast reads. Default: a quarter of the longest series, at most 336, in
+        Steps that a forecast reads. Default: half of the longest series, at most 336, in
         whole patches. Shorter series are padded and the padding is masked.
     target : hashable or sequence of hashable, optional
         Column to forecast, of a wide frame one or more; columns that no parameter names are left
@@ -481,14 +479,16 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         Parameters
         ----------
         X : DataFrame, Series or ndarray, optional
-            A frame in any form, of the frequency of the one given to ``fit``, with the same
-            covariates; series and targets may be new. Only the last ``context_length_`` rows of
-            each series are read, and after a rolling calibration those that are newer than it.
-            Default: the last ``context_length_`` rows of the frame of ``fit``.
+            A frame in any form, or entries of GluonTS, of the frequency of the one given to
+            ``fit``, with the same covariates; series and targets may be new. Only the last
+            ``context_length_`` rows of each series are read, and after a rolling calibration
+            those that are newer than it. Default: the last ``context_length_`` rows of the frame
+            of ``fit``.
         future : DataFrame, optional
             The ``known_covariates`` of the steps to forecast: a frame in the form of ``X`` with
             its time, its items if it is a long one, and these columns. It may hold more rows and
-            columns, which are not read. Needed if there are known covariates.
+            columns, which are not read. Needed if there are known covariates, unless ``X`` are
+            entries whose features go on after the target.
         prediction_length : int, optional
             Steps to forecast. Fewer than were trained are the first ones of the same forecast.
             More are forecast block by block, each of which reads the point forecasts before it;
@@ -507,7 +507,8 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
             - Wide: the future stamps and the target columns. With ``quantile_levels`` each column
               becomes a group: ``forecast["load"]["0.9"]``, and ``forecast["load"]["point"]``;
               where time is a column, there are the columns ``"load"`` and ``"load_0.9"``.
-            - Long: items, future stamps and targets, and a column a level, named ``"0.9"``.
+            - Long, or entries: items, future stamps and targets, and a column a level, named
+              ``"0.9"``. One multivariate entry is a wide frame.
             - Series: a Series; with ``quantile_levels`` a frame of ``"point"`` and ``"0.9"``.
             - Array of shape (T,) or (T, C): an array of shape (F,) or (F, C); with
               ``quantile_levels`` the quantiles alone, of shape (F, Q) or (F, C, Q).
@@ -526,6 +527,7 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         check_is_fitted(self, "model_")
         horizon = self._check_horizon(prediction_length)
         levels = self._check_levels(quantile_levels)
+        X, future = self._unfold(X, future)
         panel, residuals = self._context(X)
         names = None if levels is None else [f"{level:g}" for level in levels]
         extended = self._extend(panel, future, horizon)
@@ -584,6 +586,7 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         num_samples = _backtest.check_count("num_samples", num_samples)
         seed = _backtest.check_count("seed", seed, least=0)
         self._check_has_spread()
+        X, future = self._unfold(X, future)
         panel, residuals = self._context(X)
         extended = self._extend(panel, future, horizon)
         forecast = self._forecaster_of(residuals)
@@ -635,9 +638,10 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         check_is_fitted(self, "model_")
         horizon = self._check_horizon(prediction_length)
         if quantile_levels is None:
-            quantile_levels = self._levels_of_fan()
+            quantile_levels = default_levels(self.config_, calibrated=self.calibration_ is not None)
         levels = self._check_levels(quantile_levels)
         max_items = _backtest.check_count("max_items", max_items)
+        X, future = self._unfold(X, future)
         panel, residuals = self._context(X)
         chosen = panel if items is None else choose_items(panel, items)
         shown = first_items(chosen, max_items)
@@ -659,14 +663,6 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
                 "these `quantile_levels` has none: choose another loss, or learn one from its "
                 "errors with `calibrate`."
             )
-
-    def _levels_of_fan(self) -> tuple[float, ...] | None:
-        """Return the levels that a picture shows."""
-        if self.config_.loss == "quantile" and self.calibration_ is None:
-            return self.config_.quantile_levels
-        if self.config_.loss in ("mae", "mse") and self.calibration_ is None:
-            return None
-        return FAN
 
     def _check_horizon(self, prediction_length: int | None) -> int:
         """Return the steps to forecast."""

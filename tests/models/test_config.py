@@ -131,5 +131,10 @@ def test_wrong_fields_are_refused(fields: dict[str, object], words: str) -> None
         config_of(**fields)
 
 
+def test_a_linear_skip_is_on_or_off() -> None:
+    with pytest.raises(TypeError, match="`linear_skip` must be True or False, got 1"):
+        config_of(linear_skip=1)
+
+
 def test_frequency_weight_may_be_one() -> None:
     assert config_of(frequency_weight=1).frequency_weight == 1.0

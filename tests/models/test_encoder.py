@@ -19,6 +19,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"attention": "standard", "loss": "mse"},
     {"loss": "mae", "patch_length": 1, "patch_stride": 1},
     {"patch_length": 7, "patch_stride": 3, "quantile_levels": (0.2, 0.8)},
+    {"linear_skip": True, "loss": "mae"},
     {
         "attention": ("bilinear_mlr", "mlr_window"),
         "attention_options": {"window": 2, "num_kv_heads": 1, "qk_norm": True},
@@ -237,3 +238,31 @@ def test_a_context_of_another_length_is_refused() -> None:
     for observed in (torch.ones(1, 48, 1), torch.ones(1, 47, 1, dtype=torch.bool)):
         with pytest.raises(ValueError, match="`past_observed` must be a bool tensor"):
             model(x, observed)
+
+
+@pytest.mark.parametrize("loss", ["quantile", "mse", "normal", "student_t"])
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_linear_skip_adds_a_map_of_the_normalised_context(loss: str, missing: bool) -> None:
+    model = model_of(loss=loss, linear_skip=True)
+    x, observed = contexts(missing)
+    with torch.no_grad():
+        # At the start it adds nothing.
+        point = model(x, observed)[0]
+        weight = torch.randn(FUTURE, CONTEXT)
+        model.linear_skip.map.weight.copy_(weight)
+        found = model(x, observed)[0]
+    values = x.double()
+    seen = torch.ones_like(x).bool() if observed is None else observed
+    count = seen.sum(1, keepdim=True)
+    mean = (values * seen).sum(1, keepdim=True) / count
+    spread = (((values - mean) ** 2 * seen).sum(1, keepdim=True) / count).sqrt()
+    normal = torch.where(seen, (values - mean) / spread, 0.0)
+    expected = torch.einsum("ft,btc->bfc", weight.double(), normal) * spread
+    torch.testing.assert_close((found - point).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_linear_skip_learns_with_the_network() -> None:
+    model = model_of(linear_skip=True).train()
+    batch = ForecastBatch(torch.randn(4, CONTEXT, 2), torch.randn(4, FUTURE, 2))
+    model.loss(batch).backward()
+    assert (model.linear_skip.map.weight.grad != 0).all()
