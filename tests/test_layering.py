@@ -13,11 +13,11 @@ PACKAGE = Path(__file__).parents[1] / "mlrforecast"
 LEVELS = {
     "_core": 0,
     "_version": 0,
+    "plots": 0,
     "baselines": 1,
     "data": 1,
     "metrics": 1,
     "ops": 1,
-    "plots": 1,
     "nn": 2,
     "models": 3,
     "evaluation": 4,
@@ -35,16 +35,17 @@ LEVELS = {
 # (importing module, imported part) -> why it may look up. The conversions of the estimator to
 # other libraries' forms will stand here; nothing else.
 UPWARD: dict[tuple[str, str], str] = {
-    ("mlrforecast.estimators._exchange", "integrations"): "a model goes to a hub and comes back",
+    ("mlrforecast.estimators._exchange", "integrations"): "a model goes to a hub, or to GluonTS",
 }
 
 # (module or package, imported root) -> why the import waits inside a function.
 INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("mlrforecast.cli", "mlrforecast"): "--help and --version answer without loading torch",
     ("mlrforecast.cli._tables", "pyarrow"): "an extra",
-    ("mlrforecast.data._files", "pooch"): "only a download needs it",
-    ("mlrforecast.data._files", "requests"): "only a download needs it",
-    ("mlrforecast.data._files", "tqdm"): "only a download needs it",
+    ("mlrforecast.data._files", "mlrforecast"): "only a download needs requests",
+    ("mlrforecast.data._pieces", "pyarrow"): "an extra",
+    ("mlrforecast.data.datasets", "mlrforecast"): "only a picture needs it",
+    ("mlrforecast.data._repository", "gluonts"): "an extra",
     ("mlrforecast.data.gluonts", "gluonts"): "an extra",
     ("mlrforecast.estimators._exchange", "mlrforecast"): "only a model that leaves needs it",
     ("mlrforecast.estimators._export", "onnxscript"): "an extra",

@@ -3,9 +3,21 @@
 from typing import TYPE_CHECKING
 
 from mlrforecast._core.lazy import lazy_names
-from mlrforecast.data.catalogue import ColumnCard, DatasetCard, list_datasets, load_card
+from mlrforecast.data.catalogue import (
+    ColumnCard,
+    DatasetCard,
+    FileCard,
+    list_datasets,
+    load_card,
+)
 from mlrforecast.data.covariates import ColumnEncoding, CovariateEncoding, EncodedCovariates
 from mlrforecast.data.datasets import TimeSeriesDataset, load_dataset
+from mlrforecast.data.fetching import (
+    datasets_at_hand,
+    fetch_dataset,
+    find_files,
+    verify_dataset,
+)
 from mlrforecast.data.frequency import (
     check_regular_runs,
     clock_seconds,
@@ -17,12 +29,14 @@ from mlrforecast.data.frequency import (
     propose_frequency,
 )
 from mlrforecast.data.future import extend_panel
-from mlrforecast.data.gluonts import gluonts_to_long_frame, load_gluonts
+from mlrforecast.data.gluonts import gluonts_to_long_frame
 from mlrforecast.data.panel import Covariate, Layout, Panel, Series
 from mlrforecast.data.reading import read_panel
 from mlrforecast.data.scaling import Scaling
 from mlrforecast.data.schema import FrameSchema
+from mlrforecast.data.streaming import FileDataset
 from mlrforecast.data.synthetic import SyntheticData, make_synthetic
+from mlrforecast.data.tsf import TsfData, parse_tsf, read_tsf
 from mlrforecast.data.writing import write_forecast
 
 if TYPE_CHECKING:
@@ -37,6 +51,8 @@ __all__ = [
     "CovariateEncoding",
     "DatasetCard",
     "EncodedCovariates",
+    "FileCard",
+    "FileDataset",
     "ForecastBatch",
     "ForecastWindows",
     "FrameSchema",
@@ -46,11 +62,15 @@ __all__ = [
     "Series",
     "SyntheticData",
     "TimeSeriesDataset",
+    "TsfData",
     "WindowStore",
     "check_regular_runs",
     "clock_seconds",
+    "datasets_at_hand",
     "default_season_length",
     "extend_panel",
+    "fetch_dataset",
+    "find_files",
     "future_index",
     "future_stamps",
     "gluonts_to_long_frame",
@@ -58,11 +78,13 @@ __all__ = [
     "list_datasets",
     "load_card",
     "load_dataset",
-    "load_gluonts",
     "make_synthetic",
     "parse_frequency",
+    "parse_tsf",
     "propose_frequency",
     "read_panel",
+    "read_tsf",
+    "verify_dataset",
     "write_forecast",
 ]
 

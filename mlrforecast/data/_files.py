@@ -70,7 +70,7 @@ def fetched(
     from mlrforecast.data._fetch import fetch
 
     places = list(tried or ())
-    if offline := _offline_switch():
+    if offline := offline_switch():
         target = user_cache() / file.name
         if not force and is_intact(target, expected_of(file)):
             return target
@@ -81,7 +81,7 @@ def fetched(
 def locate(file: FileCard, root: str | os.PathLike[str] | None) -> Found:
     """Look for a file through the folders, in order."""
     tried: list[str] = []
-    for label, folder in _folders(root):
+    for label, folder in folders(root):
         if paths := find_files(folder, file.name):
             return Found(paths, label, tried)
         tried.append(f"{label} ({folder})")
@@ -126,13 +126,13 @@ def names_at_hand() -> set[str]:
     """Names of all files below the folders that are looked through, without ``.xz``."""
     return {
         name.removesuffix(".xz")
-        for _, folder in _folders(None)
+        for _, folder in folders(None)
         for _, _, names in os.walk(folder)
         for name in names
     }
 
 
-def _offline_switch() -> str:
+def offline_switch() -> str:
     """Name the environment variable that switches downloads off, if there is one."""
     for name in _OFFLINE_SWITCHES:
         if os.environ.get(name, "").strip().lower() in _ON:
@@ -146,7 +146,7 @@ def check_root(root: str | os.PathLike[str] | None) -> None:
         _check_folder(_expanded(root), "root")
 
 
-def _folders(root: str | os.PathLike[str] | None) -> Iterator[tuple[str, Path]]:
+def folders(root: str | os.PathLike[str] | None) -> Iterator[tuple[str, Path]]:
     """Folders to look through, in order, each with what named it."""
     check_root(root)
     if root is not None:

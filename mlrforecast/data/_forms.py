@@ -7,15 +7,21 @@ import numpy as np
 import pandas as pd
 
 from mlrforecast._core.errors import DataError
+from mlrforecast.data._entries import as_entries, entry_frames
 from mlrforecast.data.panel import Layout
+from mlrforecast.data.schema import FrameSchema
+
+_PLAIN = FrameSchema()
 
 
-def to_pandas(given: object, argument: str) -> tuple[pd.DataFrame, Layout]:
+def to_pandas(
+    given: object, argument: str, schema: FrameSchema = _PLAIN
+) -> tuple[pd.DataFrame, Layout]:
     """Return what was given as a DataFrame of unique columns, and how it looked.
 
     The DataFrame may share its values with the caller's. An array has the columns 0 to C - 1; a
-    Series has one column, by its name. The layout is that of a wide frame until it is known that
-    the frame is a long one.
+    Series has one column, by its name; GluonTS entries have the columns that the schema names. The
+    layout is that of a wide frame until it is known that the frame is a long one.
     """
     if isinstance(given, pd.DataFrame):
         # A subclass may check itself in every step, and flags may forbid what is done here.
@@ -25,6 +31,8 @@ def to_pandas(given: object, argument: str) -> tuple[pd.DataFrame, Layout]:
         layout = Layout(form="series", target_name=given.name)
     elif isinstance(given, np.ndarray):
         frame, layout = _of_array(given, argument)
+    elif (entries := as_entries(given)) is not None:
+        frame, layout = entry_frames(entries, schema).frame, Layout(form="wide")
     else:
         frame, layout = _of_library(given, argument)
     doubled = frame.columns[frame.columns.duplicated()]
@@ -75,9 +83,14 @@ def _no_frame(given: object, read: object, argument: str) -> str:
         hint = " It becomes one with .to_frame()."
     elif type(given).__module__.startswith("scipy.sparse"):
         hint = " Sparse arrays are not supported: it becomes a dense one with .toarray()."
+    elif hasattr(given, "train") and hasattr(given, "metadata"):
+        hint = " Pass one of its data sets, .train or .test."
+    elif hasattr(given, "input") and hasattr(given, "label"):
+        hint = " Pass its .input."
     return (
         f"`{argument}` must be a DataFrame (of pandas, polars, pyarrow or another library that "
-        f"narwhals reads), a pandas Series or a numpy array, got {type(given).__name__}.{hint}"
+        "narwhals reads), a pandas Series, a numpy array or entries of GluonTS, got "
+        f"{type(given).__name__}.{hint}"
     )
 
 

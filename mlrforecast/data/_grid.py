@@ -241,9 +241,11 @@ def ticks_of(stamps: pd.Index) -> np.ndarray:
 
 
 def index_of(ticks: np.ndarray, like: pd.Index) -> pd.Index:
-    """Return stamps of the unit and time zone of others."""
+    """Return stamps of the unit and time zone of others, without a copy of the ``ticks``."""
     if not isinstance(like, pd.DatetimeIndex):
-        index: pd.Index = pd.Index(ticks)
+        index: pd.Index = pd.Index(ticks, copy=False)
         return index
-    stamps = pd.DatetimeIndex(ticks.view(f"M8[{like.unit}]"))
-    return stamps if like.tz is None else stamps.tz_localize("UTC").tz_convert(like.tz)
+    if like.tz is None:
+        return pd.DatetimeIndex(ticks.view(f"M8[{like.unit}]"), copy=False)
+    dtype = pd.DatetimeTZDtype(like.unit, like.tz)
+    return pd.DatetimeIndex(ticks, dtype=dtype, copy=False)

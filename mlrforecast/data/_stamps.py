@@ -12,8 +12,8 @@ from pandas.tseries.api import guess_datetime_format
 
 from mlrforecast._core.errors import DataError
 
-_MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
-_DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+DAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 
 # "01/02/2024", "1.2.24 13:00": which of the numbers is the day depends on who wrote it.
 _SHORT_NUMBERS = re.compile(r"\s*\d{1,2}([^\d\w:%]+)\d{1,2}\1(\d{4}|\d{2})(?!\d)")
@@ -117,10 +117,10 @@ def _step_of_periods(freq: pd.offsets.BaseOffset) -> str:
     name, _, anchor = freq.freqstr.lstrip("0123456789").partition("-")
     if name in ("M", "ME"):
         name = "MS"
-    elif anchor in _MONTHS:
-        name = f"{name[0]}S-{_MONTHS[(_MONTHS.index(anchor) + 1) % 12]}"
-    elif anchor in _DAYS:
-        name = f"W-{_DAYS[(_DAYS.index(anchor) + 1) % 7]}"
+    elif anchor in MONTHS:
+        name = f"{name[0]}S-{MONTHS[(MONTHS.index(anchor) + 1) % 12]}"
+    elif anchor in DAYS:
+        name = f"W-{DAYS[(DAYS.index(anchor) + 1) % 7]}"
     return name if freq.n == 1 else f"{freq.n}{name}"
 
 

@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from mlrforecast._core.errors import DataError
 from mlrforecast.data._covariate_columns import Columns, batch_columns
+from mlrforecast.data._storage import MEMORY, Storage, blocks
 from mlrforecast.data.calendar import CYCLES, FEATURES_PER_CYCLE, calendar_cycles
 from mlrforecast.data.frequency import clock_seconds
 from mlrforecast.data.panel import Covariate, Panel
-from mlrforecast.data.scaling import scale_runs
+from mlrforecast.data.scaling import summarise
 
 _LARGEST = 1e100
 """Standardised numbers beyond this are cut off there, so that their squares are finite."""
+
+_FAR_APART = 100
+"""Rows of different series that are read at once."""
 
 # A deviation below this share of the mean is what rounding leaves of a constant.
 _ROUNDING = 1e-12
@@ -51,18 +56,18 @@ class ColumnEncoding:
         """Learn from a ``covariate`` that holds training rows."""
         values = covariate.values
         if covariate.categories is not None:
-            seen = np.unique(values[values >= 0])
+            seen = {int(code) for part in blocks(len(values)) for code in np.unique(values[part])}
             return cls(
                 name=covariate.name,
-                categories=tuple(sorted(covariate.categories[code] for code in seen)),
+                categories=tuple(sorted(covariate.categories[code] for code in seen - {-1})),
             )
-        scaled = scale_runs(values, np.array([0, len(values)]))
-        loc, scale = float(scaled.loc[0]), float(scaled.scale[0])
+        found = summarise(values)
+        moves = found.least < found.largest and found.scale > _ROUNDING * abs(found.loc)
         return cls(
             name=covariate.name,
-            loc=loc,
-            scale=scale if _moves(values) and scale > _ROUNDING * abs(loc) else 0.0,
-            has_missing=bool(np.isnan(values).any()),
+            loc=found.loc,
+            scale=found.scale if moves else 0.0,
+            has_missing=found.observed < len(values),
         )
 
     def encode(self, covariate: Covariate) -> np.ndarray:
@@ -92,11 +97,6 @@ class ColumnEncoding:
         known = {category: code for code, category in enumerate(self.categories, start=1)}
         codes = [known.get(category, 0) for category in covariate.categories]
         return np.asarray(np.array([*codes, 0], dtype=np.float64)[covariate.values])
-
-
-def _moves(values: np.ndarray) -> bool:
-    """Tell whether numbers have more than one value."""
-    return bool(np.nanmin(values, initial=np.inf) < np.nanmax(values, initial=-np.inf))
 
 
 class EncodedCovariates(NamedTuple):
@@ -167,12 +167,9 @@ class CovariateEncoding:
         -------
         CovariateEncoding
         """
-        clock = clock_seconds(panel.index) if calendar else None
         cycles: tuple[str, ...] = ()
-        if clock is not None:
-            filled = panel.lengths > 0
-            last, first = panel.bounds[1:][filled] - 1, panel.bounds[:-1][filled]
-            cycles = calendar_cycles(panel.freq, float(np.max(clock[last] - clock[first])))
+        if calendar and isinstance(panel.index, pd.DatetimeIndex):
+            cycles = calendar_cycles(panel.freq, _longest_span(panel))
         return cls(
             past=tuple(map(ColumnEncoding.fit, panel.past)),
             known=tuple(map(ColumnEncoding.fit, panel.known)),
@@ -218,14 +215,14 @@ class CovariateEncoding:
             If the covariates have other names or another order than in training, or one holds
             numbers now and held categories then, or the other way round.
         """
-        static = _encode("static", self.static, panel.static)
+        static = _encode("static", self.static, panel.static, MEMORY)
         if static is not None:
             static = batch_columns(static, columns_of(self.static), None)
         return EncodedCovariates(
-            past=_encode("past", self.past, panel.past),
-            known=_encode("known", self.known, panel.known),
+            past=_encode("past", self.past, panel.past, panel.storage),
+            known=_encode("known", self.known, panel.known, panel.storage),
             static=static,
-            clock=clock_seconds(panel.index) if self.cycles else None,
+            clock=_clock(panel) if self.cycles else None,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -274,8 +271,39 @@ def columns_of(encodings: tuple[ColumnEncoding, ...]) -> Columns:
     )
 
 
+def _longest_span(panel: Panel) -> float:
+    """Return the seconds from the first to the last stamp of the longest series."""
+    filled = panel.lengths > 0
+    first, last = panel.bounds[:-1][filled], panel.bounds[1:][filled] - 1
+    longest = 0.0
+    # A stamp that is read from a file brings its surroundings along.
+    for number in range(0, len(first), _FAR_APART):
+        part = slice(number, number + _FAR_APART)
+        begins, ends = (clock_seconds(panel.index[rows[part]]) for rows in (first, last))
+        if begins is not None and ends is not None:
+            longest = max(longest, float(np.max(ends - begins)))
+        panel.storage.release()
+    return longest
+
+
+def _clock(panel: Panel) -> np.ndarray | None:
+    """Return the seconds of the local clock for each row; None for integer time."""
+    clock: np.ndarray | None = None
+    for part in panel.blocks(len(panel.index)):
+        found = clock_seconds(panel.index[part])
+        if found is None:
+            return None
+        if clock is None:
+            clock = panel.storage.allocate((len(panel.index),), np.float64)
+        clock[part] = found
+    return clock
+
+
 def _encode(
-    role: str, encodings: tuple[ColumnEncoding, ...], covariates: tuple[Covariate, ...]
+    role: str,
+    encodings: tuple[ColumnEncoding, ...],
+    covariates: tuple[Covariate, ...],
+    storage: Storage,
 ) -> np.ndarray | None:
     """Encode covariates side by side."""
     fitted, given = [e.name for e in encodings], [c.name for c in covariates]
@@ -286,9 +314,12 @@ def _encode(
         )
     if not encodings:
         return None
-    encoded = np.empty((len(covariates[0].values), len(encodings)))
+    count = len(covariates[0].values)
+    encoded = storage.allocate((count, len(encodings)), np.float64)
     for place, (encoding, covariate) in enumerate(zip(encodings, covariates, strict=True)):
-        encoded[:, place] = encoding.encode(covariate)
+        for part in blocks(count):
+            encoded[part, place] = encoding.encode(covariate.take(part))
+        storage.release()
     return encoded
 
 

@@ -15,6 +15,7 @@ from mlrforecast.data._files import read_file
 from mlrforecast.data.catalogue import DatasetCard, load_card
 from mlrforecast.data.frequency import default_season_length
 from mlrforecast.data.m4 import parse_m4
+from mlrforecast.data.schema import FrameSchema
 from mlrforecast.data.tsf import parse_tsf
 
 __all__ = ["TimeSeriesDataset", "load_dataset"]
@@ -312,10 +313,18 @@ class TimeSeriesDataset:
         MissingDependencyError
             If GluonTS is not installed.
         """
+        schema = FrameSchema(
+            target=None if self.is_long else self.target_columns,
+            past_covariates=self.past_covariates,
+            known_covariates=self.known_covariates,
+            static_covariates=self.static_covariates,
+        )
         return gluonts.to_train_datasets(
             self.frame,
-            self.freq,
-            self.prediction_length,
+            schema,
+            freq=self.freq,
+            prediction_length=self.prediction_length,
+            test=self.splits["test"],
         )
 
     def _series(self, name: str) -> pd.Series:
@@ -516,4 +525,19 @@ def _of_gluonts(
     card: DatasetCard, root: str | os.PathLike[str] | None, download: bool
 ) -> TimeSeriesDataset:
     """Read a data set of the GluonTS repository."""
-    raise NotImplementedError(card.name, root, download)
+    name = card.name.rpartition(":")[2]
+    data = gluonts.read_repository(name, root=root, download=download)
+    season = card.season_length or default_season_length(data.freq)
+    return _of_panel(
+        card,
+        _Panel(
+            data.frame,
+            data.freq,
+            season,
+            data.prediction_length,
+            data.past,
+            data.known,
+            data.static,
+            data.num_windows,
+        ),
+    )

@@ -5,11 +5,14 @@ thousand short series cost what one long one does.
 """
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
+
+from mlrforecast.data._grid import index_of, ticks_of
+from mlrforecast.data._storage import MEMORY, Storage, blocks, groups
 
 Form: TypeAlias = Literal["wide", "long", "series", "array"]
 
@@ -128,6 +131,8 @@ class Panel:
         Covariates with an entry for each of the ``N`` rows.
     static : tuple of Covariate
         Covariates with an entry for each of the ``S`` series.
+    storage : Storage
+        Where its arrays are, and those that are made of them: in memory, or in files.
     """
 
     layout: Layout
@@ -139,6 +144,7 @@ class Panel:
     past: tuple[Covariate, ...] = ()
     known: tuple[Covariate, ...] = ()
     static: tuple[Covariate, ...] = ()
+    storage: Storage = field(default=MEMORY, repr=False)
 
     def __len__(self) -> int:
         """Return the number of series."""
@@ -162,6 +168,12 @@ class Panel:
         """Return views of series ``number``."""
         rows = slice(self.bounds[number], self.bounds[number + 1])
         return Series(self.index[rows], self.values[rows])
+
+    def blocks(self, count: int) -> Iterator[slice]:
+        """Yield slices of ``count`` entries to work on one after the other, in little memory."""
+        for part in blocks(count):
+            yield part
+            self.storage.release()
 
     def places(self, series: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Find rows that are counted inside their series, also beyond its ends.
@@ -200,6 +212,7 @@ class Panel:
         rows, outside = self.places(series, steps)
         values = np.asarray(self.values[rows])
         values[outside] = np.nan
+        self.storage.release()
         return values
 
     def owner(self, number: int) -> str:
@@ -222,17 +235,7 @@ class Panel:
         first, last : ndarray of int of shape (S,)
             ``0 <= first <= last <= lengths``; a series keeps its place even without rows.
         """
-        counts = last - first
-        bounds = np.concatenate([[0], np.cumsum(counts)])
-        rows = np.arange(bounds[-1]) + np.repeat(self.bounds[:-1] + first - bounds[:-1], counts)
-        return replace(
-            self,
-            index=self.index[rows],
-            values=self.values[rows],
-            bounds=bounds,
-            past=tuple(covariate.take(rows) for covariate in self.past),
-            known=tuple(covariate.take(rows) for covariate in self.known),
-        )
+        return replace(self, **self._rows(self.bounds[:-1] + first, last - first))
 
     def tail(self, rows: int) -> "Panel":
         """Return a copy of the newest ``rows`` rows of each series (all if there are fewer)."""
@@ -241,16 +244,36 @@ class Panel:
 
     def select(self, numbers: np.ndarray) -> "Panel":
         """Return a copy of the series of a long panel with some ``numbers``, in their order."""
-        counts = self.lengths[numbers]
-        bounds = np.concatenate([[0], np.cumsum(counts)])
-        rows = np.arange(bounds[-1]) + np.repeat(self.bounds[numbers] - bounds[:-1], counts)
         return replace(
             self,
             labels=self.labels[numbers],
-            index=self.index[rows],
-            values=self.values[rows],
-            bounds=bounds,
-            past=tuple(covariate.take(rows) for covariate in self.past),
-            known=tuple(covariate.take(rows) for covariate in self.known),
             static=tuple(covariate.take(numbers) for covariate in self.static),
+            **self._rows(self.bounds[numbers], self.lengths[numbers]),
         )
+
+    def _rows(self, first: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
+        """Copy ``counts[s]`` rows from row ``first[s]`` on for each series ``s`` of a panel."""
+        bounds = np.concatenate([[0], np.cumsum(counts)])
+        covariates = (*self.past, *self.known)
+        given = [ticks_of(self.index), self.values, *(each.values for each in covariates)]
+        made = [
+            self.storage.allocate((int(bounds[-1]), *array.shape[1:]), array.dtype)
+            for array in given
+        ]
+        for part in groups(counts):
+            here = slice(bounds[part.start], bounds[part.stop])
+            moves = first[part] - bounds[:-1][part]
+            rows = np.arange(here.start, here.stop) + np.repeat(moves, counts[part])
+            for array, copied in zip(given, made, strict=True):
+                copied[here] = array[rows]
+            self.storage.release()
+        taken = [
+            replace(each, values=values) for each, values in zip(covariates, made[2:], strict=True)
+        ]
+        return {
+            "index": index_of(made[0], self.index),
+            "values": made[1],
+            "bounds": bounds,
+            "past": tuple(taken[: len(self.past)]),
+            "known": tuple(taken[len(self.past) :]),
+        }

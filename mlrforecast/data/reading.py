@@ -18,6 +18,7 @@ from mlrforecast.data._forms import to_pandas
 from mlrforecast.data._regular import Kind, Table, check_duplicates, fill_gaps, resample
 from mlrforecast.data._roles import Roles, find_roles
 from mlrforecast.data._stamps import read_stamps
+from mlrforecast.data._stream_panel import Request, apart, stream_panel
 from mlrforecast.data.frequency import (
     check_regular_runs,
     infer_frequency,
@@ -27,6 +28,7 @@ from mlrforecast.data.frequency import (
 )
 from mlrforecast.data.panel import Covariate, Layout, Panel, name_at
 from mlrforecast.data.schema import FrameSchema
+from mlrforecast.data.streaming import FileDataset
 
 _PLAIN = FrameSchema()
 
@@ -71,6 +73,8 @@ def read_panel(
     *,
     freq: str | int | None = None,
     argument: str = "X",
+    newest: int | None = None,
+    progress: bool = False,
 ) -> Panel:
     """Read and check a frame of any form and library; the frame itself is never changed.
 
@@ -85,11 +89,14 @@ def read_panel(
 
     Parameters
     ----------
-    frame : DataFrame, Series or ndarray
+    frame : DataFrame, Series, ndarray, or entries of GluonTS
         Wide: a column for each series. Long: a row for each item and stamp, the two in columns or
         in the two levels of the index. A frame of pandas, polars, pyarrow or any other library
         that narwhals reads; a pandas Series; an array of shape (T,) or (T, C), whose columns are
-        named 0 to C - 1 and whose time is 0 to T - 1.
+        named 0 to C - 1 and whose time is 0 to T - 1. Entries of GluonTS are read as
+        :func:`gluonts_to_long_frame` shows; one multivariate entry is a wide frame, and features
+        that the schema does not name are left out. A :class:`FileDataset` holds a long frame;
+        it is read block by block, and the frequency of the first block is that of all.
     schema : FrameSchema
         Which column is what, as far as that is not plain, and what becomes of gaps.
     freq : str or int, optional
@@ -97,11 +104,16 @@ def read_panel(
         place of that of the schema.
     argument : str
         Name of the argument, for messages.
+    newest : int, optional
+        Rows of each series that are kept, the newest ones. Default: all.
+    progress : bool
+        Whether a bar shows, where a terminal does, how much of files has been read.
 
     Returns
     -------
     Panel
-        The checked series.
+        The checked series; those of files are in scratch files, unless the ``newest`` rows alone
+        are kept.
 
     Raises
     ------
@@ -112,8 +124,11 @@ def read_panel(
         time is missing, duplicate, irregular, of another frequency or can be read in two ways; if
         an item is missing or cannot be hashed; if a value is no number, infinite or beyond 1e300;
         if a series or column has no value at all; if a static covariate changes within a series.
+        If the rows of a series do not stand together in files, or a file cannot be read.
     ValueError
         If ``schema.freq`` is no frequency.
+    OSError
+        If the scratch folder has no room.
 
     Examples
     --------
@@ -128,7 +143,41 @@ def read_panel(
     >>> panel.layout.form, panel.freq, list(panel.labels), panel.known[0].name
     ('long', 'D', ['007'], 'promo')
     """
-    rows = sort_rows(read_rows(frame, schema, argument=argument))
+    if freq is not None:
+        schema = replace(schema, freq=freq)
+    if not isinstance(frame, FileDataset):
+        panel = _panel_of(read_rows(frame, schema, argument=argument), schema, freq, argument)
+        return panel if newest is None else panel.tail(newest)
+
+    def items_of(block: pd.DataFrame) -> pd.Series:
+        roles = find_roles(*to_pandas(block, argument), schema, argument)
+        if roles.items is None:
+            raise DataError(
+                f"`{argument}` holds the rows of a wide frame, and a FileDataset must hold those "
+                "of a long one. Name the column of the series with id_column."
+            )
+        return pd.Series(roles.items)
+
+    def read(block: pd.DataFrame, known: str | int | None) -> Panel:
+        rows = read_rows(block, schema, argument=argument)
+        _check_together(rows)
+        return _panel_of(rows, schema, known, argument)
+
+    return stream_panel(Request(frame, schema, freq, newest, progress), items_of, read)
+
+
+def _check_together(rows: Rows) -> None:
+    """Refuse rows of a series that have rows of another one between them."""
+    begins = np.append(0, np.flatnonzero(np.diff(rows.codes)) + 1)
+    if len(begins) > len(rows.labels):
+        _, first = np.unique(rows.codes[begins], return_index=True)
+        again = np.setdiff1d(np.arange(len(begins)), first)[0]
+        raise DataError(apart(name_at(rows.labels, int(rows.codes[begins[again]]))))
+
+
+def _panel_of(rows: Rows, schema: FrameSchema, freq: str | int | None, argument: str) -> Panel:
+    """Check rows, and make a panel of them."""
+    rows = sort_rows(rows)
     owner, label = _naming(rows, argument)
     bounds = bounds_of(rows.codes)
     for covariate in rows.static:
@@ -144,7 +193,7 @@ def read_panel(
     if schema.resample is not None:
         # A sum may have grown beyond what is allowed.
         _check_finite(table, bounds, label)
-    panel = _panel_of(rows, table, bounds, found, static)
+    panel = _copied(rows, table, bounds, found, static)
     for channel in range(panel.num_channels):
         check_observed(panel.values[:, channel], bounds, label(channel))
     return panel
@@ -170,7 +219,7 @@ def read_rows(frame: object, schema: FrameSchema, *, argument: str, targets: boo
     Rows
         Unsorted; values are not yet checked to be finite, nor stamps to be unique or regular.
     """
-    table, layout = to_pandas(frame, argument)
+    table, layout = to_pandas(frame, argument, schema)
     roles = find_roles(table, layout, schema, argument, targets=targets)
     time = read_stamps(roles.time, roles.time_owner)
     codes, items = _factorize(roles, len(table), argument)
@@ -364,7 +413,7 @@ def _on_one_frequency(
     return table, freq
 
 
-def _panel_of(
+def _copied(
     rows: Rows,
     table: Table,
     bounds: np.ndarray,

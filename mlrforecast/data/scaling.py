@@ -1,9 +1,12 @@
 """Scalers: how values of any size and level are brought to one unit, and exactly back."""
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from jaxtyping import Float
+
+from mlrforecast.data._storage import blocks
 
 Scaling: TypeAlias = Literal["standard", "robust", "mean_abs"]
 
@@ -136,6 +139,67 @@ def scale_runs(
     centred -= runs.spread_out(mean)
     centred /= runs.spread_out(deviation)
     return Scaled(centred, level + mean * size, deviation * size)
+
+
+class Summary(NamedTuple):
+    """What the observed values of a column are like.
+
+    Parameters
+    ----------
+    observed : int
+        How many there are.
+    loc, scale : float
+        Mean and standard deviation, as :func:`scale_runs` gives them of one run.
+    least, largest : float
+        The least and the largest, infinite where nothing is observed.
+    """
+
+    observed: int
+    loc: float
+    scale: float
+    least: float
+    largest: float
+
+
+def summarise(values: Float[np.ndarray, " N"]) -> Summary:
+    """Summarise the observed values of a column, block by block.
+
+    Parameters
+    ----------
+    values : ndarray of shape (N,)
+        The column, NaN where missing, in memory or in a file.
+
+    Returns
+    -------
+    Summary
+
+    Examples
+    --------
+    >>> summarise(np.array([1.0, np.nan, 3.0]))
+    Summary(observed=2, loc=2.0, scale=1.0, least=1.0, largest=3.0)
+    """
+    count, level, least, largest = 0, 0.0, np.inf, -np.inf
+    for block in blocks(len(values)):
+        part = values[block]
+        part = part[~np.isnan(part)]
+        if len(part):
+            count, level = count + len(part), float(part[-1])
+            least, largest = min(least, float(part.min())), max(largest, float(part.max()))
+    # As in `scale_runs`: neither the level nor the size of the values costs accuracy.
+    size = (max(largest - level, level - least) if count else 0.0) or 1.0
+    centre = _mean(values, count, lambda part: (part - level) / size)
+    variance = _mean(values, count, lambda part: np.square((part - level) / size - centre))
+    scale = float(np.sqrt(variance)) or 1.0
+    return Summary(count, level + centre * size, scale * size, least, largest)
+
+
+def _mean(values: np.ndarray, count: int, function: Callable[[np.ndarray], np.ndarray]) -> float:
+    """Return the mean of a function of the ``count`` observed values, 0 where there are none."""
+    total = 0.0
+    for block in blocks(len(values)):
+        found = function(values[block])
+        total += float(np.add.reduceat(np.where(np.isnan(found), 0.0, found), [0])[0])
+    return total / max(count, 1)
 
 
 def deviations(values: Float[np.ndarray, "N C"], bounds: np.ndarray) -> Float[np.ndarray, "S C"]:

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from mlrforecast._core.errors import DataError
+from mlrforecast.data import _storage
 from mlrforecast.data._exogenous import Exogenous
 from mlrforecast.data.batch import ForecastBatch
 from mlrforecast.data.covariates import CovariateEncoding
@@ -21,9 +22,6 @@ from mlrforecast.data.scaling import Scaling, scale_runs
 
 MIN_ROWS = 2
 """A series needs a row of context and one to be forecast."""
-
-BLOCK = 4_000_000
-"""Values that are scaled at once, or more where one channel has more: bounds the memory."""
 
 
 class WindowStore:
@@ -88,10 +86,11 @@ class WindowStore:
         num_channels = panel.num_channels
         runs = np.repeat(before + lengths + after, num_channels)
         ends = np.cumsum(runs)
-        self.buffer = torch.full((int(ends[-1]),), torch.nan, dtype=torch.float32)
-        firsts = (ends - runs).reshape(-1, num_channels) + before[:, None]
-        _fill(self.buffer.numpy(), firsts, panel, scaling)
-        self.has_missing = bool(torch.isnan(self.buffer).any())
+        self._storage = panel.storage
+        buffer = self._storage.allocate((int(ends[-1]),), np.float32)
+        firsts = (ends - runs).reshape(-1, num_channels)
+        self.has_missing = _fill(buffer, firsts, before, panel, scaling)
+        self.buffer = torch.from_numpy(buffer)
         self._num_channels = num_channels
         self._first = torch.from_numpy(ends - runs)
         self._last_number = torch.from_numpy(np.cumsum(runs - size + 1))
@@ -105,9 +104,11 @@ class WindowStore:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of memory that the windows take."""
-        tables = (self.buffer, self._first, self._last_number)
-        return sum(table.nbytes for table in tables) + self._exogenous.num_bytes
+        """Bytes of memory that the windows take; what is in files takes none."""
+        tables = self._first.nbytes + self._last_number.nbytes
+        if not self._storage.in_memory:
+            return tables
+        return self.buffer.nbytes + tables + self._exogenous.num_bytes
 
     def gather(self, numbers: Int[Tensor, " B"]) -> ForecastBatch:
         """Copy the windows of the given ``numbers``, 0 to ``len(self) - 1``, into a batch."""
@@ -115,11 +116,12 @@ class WindowStore:
         start = numbers - torch.where(run > 0, self._last_number[run - 1], 0)
         windows = self._windows[self._first[run] + start].unsqueeze(-1)
         batch = split_windows(windows, self.context_length, missing=self.has_missing)
-        if self._exogenous.is_empty:
-            return batch
-        series = (run // self._num_channels).numpy()
-        cutoffs = start.numpy() - self._before[series] + self.context_length
-        return self._exogenous.add_to(batch, series, cutoffs)
+        if not self._exogenous.is_empty:
+            series = (run // self._num_channels).numpy()
+            cutoffs = start.numpy() - self._before[series] + self.context_length
+            batch = self._exogenous.add_to(batch, series, cutoffs)
+        self._storage.release()
+        return batch
 
     def sample(
         self,
@@ -170,17 +172,47 @@ def split_windows(
 
 
 def _fill(
-    buffer: np.ndarray, firsts: Int[np.ndarray, "S C"], panel: Panel, scaling: Scaling | None
+    buffer: np.ndarray,
+    firsts: Int[np.ndarray, "S C"],
+    before: Int[np.ndarray, " S"],
+    panel: Panel,
+    scaling: Scaling | None,
+) -> bool:
+    """Write each channel of each series, scaled, ``before`` places into a run of its own.
+
+    Returns whether any place of the buffer is missing.
+    """
+    missing = False
+    for group in _storage.groups(panel.lengths):
+        bounds = panel.bounds[group.start : group.stop + 1]
+        rows = panel.values[bounds[0] : bounds[-1]]
+        first = firsts[group.start, 0]
+        end = firsts[group.stop, 0] if group.stop < len(firsts) else len(buffer)
+        part = buffer[first:end]
+        part.fill(np.nan)
+        places = firsts[group] + before[group, None] - first
+        _fill_part(part, places, rows, bounds - bounds[0], scaling)
+        missing = missing or bool(np.isnan(part).any())
+        panel.storage.release()
+    return missing
+
+
+def _fill_part(
+    buffer: np.ndarray,
+    places: Int[np.ndarray, "S C"],
+    rows: Float[np.ndarray, "N C"],
+    bounds: Int[np.ndarray, " S1"],
+    scaling: Scaling | None,
 ) -> None:
-    """Write each channel of each series, scaled, into a buffer from a ``firsts`` of its own on."""
-    count, num_channels = panel.values.shape
-    width = max(1, BLOCK // count)
+    """Write each channel of some series, scaled, into a buffer from a place of its own on."""
+    count, num_channels = rows.shape
+    width = max(1, _storage.BLOCK // count)
     for channel in range(0, num_channels, width):
-        block = panel.values[:, channel : channel + width].T
-        bounds = np.append(panel.bounds[:-1] + count * np.arange(len(block))[:, None], block.size)
-        scaled = scale_runs(np.ascontiguousarray(block).reshape(-1), bounds, scaling).values
-        moves = firsts[:, channel : channel + width].T.reshape(-1) - bounds[:-1]
-        buffer[np.arange(block.size) + np.repeat(moves, np.diff(bounds))] = scaled
+        block = rows[:, channel : channel + width].T
+        edges = np.append(bounds[:-1] + count * np.arange(len(block))[:, None], block.size)
+        scaled = scale_runs(np.ascontiguousarray(block).reshape(-1), edges, scaling).values
+        moves = places[:, channel : channel + width].T.reshape(-1) - edges[:-1]
+        buffer[np.arange(block.size) + np.repeat(moves, np.diff(edges))] = scaled
 
 
 def _check_lengths(panel: Panel) -> None:

@@ -17,6 +17,7 @@ from mlrforecast.data import (
     extend_panel,
     read_panel,
 )
+from mlrforecast.data.gluonts import unfold_entries
 from mlrforecast.estimators import _backtest, _calibration, _inference, _parameters, _paths
 from mlrforecast.estimators._calibration import Calibration
 from mlrforecast.estimators._fitting import Fitted, fit_panel
@@ -31,6 +32,7 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
     backbone: nn.Module | None
     accelerator: str
     season_length: int | None
+    progress: bool
 
     model_: EncoderForecaster
     config_: EncoderConfig
@@ -82,19 +84,26 @@ class FittedForecaster(BaseEstimator):  # type: ignore[misc]
         """What forecasts from panels, without calibration."""
         return _inference.Predictor(self.model_, self.encoding_, self.accelerator)
 
-    def _read(self, X: object) -> Panel:
+    def _read(self, X: object, *, newest: int | None = None) -> Panel:
         """Read a frame as the one of ``fit`` was read, whatever the parameters are now."""
-        return read_panel(X, self.schema_, freq=self.freq_)
+        return read_panel(X, self.schema_, freq=self.freq_, newest=newest, progress=self.progress)
+
+    def _unfold(self, X: object, future: object = None) -> tuple[object, object]:
+        """Return entries of GluonTS as a frame, and with what they know of the future."""
+        frame, ahead, _ = unfold_entries(X, replace(self.schema_, freq=self.freq_))
+        return frame, ahead if future is None else future
 
     def _context(self, X: object) -> tuple[Panel, ResidualQuantiles | None]:
         """Return the rows to forecast from, and what calibrates the forecast."""
         if X is not None:
-            panel = self._read(X)
+            rolls = self.calibration_ is not None and self.calibration_.method == "rolling"
+            panel = self._read(X, newest=None if rolls else self.context_length_)
             return panel.tail(self.context_length_), self._residuals_after(panel)
         if self.context_ is None:
             raise ValueError(
-                "`X` is needed: this forecaster was loaded from a file without its context. "
-                "Pass the frame to forecast from, or save with `with_context=True`."
+                "`X` is needed: this forecaster was fitted on a FileDataset, or loaded from a file "
+                "without its context. Pass the frame or the FileDataset to forecast from; a fit "
+                "on a frame can be saved with `with_context=True`."
             )
         return self.context_, self._residuals_after(self.context_)
 

@@ -1,21 +1,25 @@
 """What a fitted forecaster becomes outside of this process: files, and back."""
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from mlrforecast.estimators import _export, _files
+from mlrforecast.estimators._backtest import check_count
 from mlrforecast.estimators._base import FittedForecaster
 from mlrforecast.estimators._card import is_edited
+from mlrforecast.estimators._entries import reading_entries
+from mlrforecast.estimators._output import default_levels, with_median
 
 
 class ExchangeMixin(FittedForecaster):
-    """Save and load, in folders and on a hub; export."""
+    """Save and load, in folders and on a hub; export; what other libraries take."""
 
     def save(self, path: str | PathLike[str], *, with_context: bool = False) -> None:
         """Write the fitted forecaster to a folder: safetensors and JSON, no code, no data.
@@ -166,6 +170,61 @@ class ExchangeMixin(FittedForecaster):
         extended = self._extend(panel, future, self.config_.prediction_length)
         windows = self._predictor.windows(extended, np.arange(len(panel)), panel.lengths)
         return _export.inputs_of(windows)
+
+    def to_gluonts(
+        self, *, quantile_levels: Sequence[float] | None = None, batch_size: int = 1024
+    ) -> Any:
+        """Turn the fitted forecaster into a predictor of GluonTS; needs the extra ``gluonts``.
+
+        Its ``predict(dataset)`` yields a forecast for each entry, in their order and a batch at a
+        time, ``predict(dataset, num_samples=100)`` one of sample paths;
+        ``gluonts.model.evaluate_model`` scores it. ``serialize`` and ``deserialize`` write and
+        read it by :meth:`save` and :meth:`load`. It forecasts as many steps as were trained, and
+        shares the network with this forecaster.
+
+        Covariates are taken from the fields of entries by their order: numeric ones that are known
+        in advance from the rows of ``feat_dynamic_real``, and so on. Categories must be whole
+        numbers, as they are in GluonTS.
+
+        Parameters
+        ----------
+        quantile_levels : sequence of float, optional
+            Levels in (0, 1) of forecasts. Default: those that were trained, and 0.5; 0.1, 0.2, ...
+            0.9 of a distribution or after :meth:`calibrate`. A forecaster that has points alone
+            gives them as mean and as median.
+        batch_size : int
+            Entries that are read and forecast at once.
+
+        Returns
+        -------
+        gluonts.model.predictor.Predictor
+            An ``mlrforecast.integrations.gluonts.MLRPredictor``.
+
+        Raises
+        ------
+        NotFittedError
+            If ``fit`` has not been called.
+        MissingDependencyError
+            If GluonTS is not installed.
+        ValueError
+            If a level cannot be had, as in :meth:`predict`; if a covariate has categories that
+            are no whole numbers; or after a rolling calibration, which reads all series together,
+            and entries come one by one, also those of earlier dates.
+        """
+        from mlrforecast.integrations import gluonts
+
+        check_is_fitted(self, "model_")
+        levels = quantile_levels
+        if levels is None:
+            levels = with_median(
+                default_levels(self.config_, calibrated=self.calibration_ is not None)
+            )
+        levels = self._check_levels(levels)
+        return gluonts.make_predictor(
+            reading_entries(self),
+            quantile_levels=levels or (),
+            batch_size=check_count("batch_size", batch_size),
+        )
 
     def push_to_hub(
         self,

@@ -20,6 +20,7 @@ from mlrforecast.estimators._parameters import (
     COLUMN,
     COLUMNS,
     OF_ENCODING,
+    as_fitted,
     check_agreement,
     plain_parameters,
     to_schema,
@@ -50,7 +51,8 @@ def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context
     context = forecaster.context_ if with_context else None
     if with_context and context is None:
         raise ValueError(
-            "`with_context` needs a context, and this forecaster was loaded without one: fit it."
+            "`with_context` needs a context, and this forecaster has none: it was loaded without "
+            "one, or fitted on a FileDataset. Fit it on a frame."
         )
     calibration = forecaster.calibration_
     document = {
@@ -221,7 +223,7 @@ def _check_backbone(folder: Path, saved: str | None, given: nn.Module | None) ->
 def _write_parameters(forecaster: "MLRForecaster") -> dict[str, Any]:
     """Return the constructor's parameters as JSON values, without the backbone."""
     forecaster._validate_params()
-    parameters = plain_parameters(forecaster)
+    parameters = as_fitted(plain_parameters(forecaster), forecaster.schema_)
     check_agreement(parameters, forecaster.config_, forecaster.schema_)
     _parameters.check_backbone(forecaster.backbone, forecaster.model_)
     for name in ("backbone", *_parameters.LOCAL):

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from torch import nn
 
 from mlrforecast._version import __version__
@@ -85,6 +86,11 @@ def set_up(
 ) -> Run:
     """Make all that a run begins with; random numbers are drawn from the process's generators."""
     fixed = None if start is None else (start.model.config, start.encoding)
+    if parameters["devices"] > 1 and not panel.storage.in_memory:
+        raise ValueError(
+            f"`devices` must be 1 for a FileDataset, got {parameters['devices']}: the processes of "
+            "several devices do not share its scratch files. Fit on one device, or on a frame."
+        )
     data = prepare(panel, parameters, fixed)
     if start is None:
         _check_weights(data.config, backbone, parameters)
@@ -202,13 +208,19 @@ def _digest(
         "categories": [covariate.categories for covariate in covariates],
     }
     digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
-    arrays = [panel.values, panel.bounds, ticks(panel.index)]
+    arrays: list[Any] = [panel.values, panel.bounds, panel.index]
     arrays += [covariate.values for covariate in covariates]
     for array in arrays:
-        digest.update(f"{array.dtype} {array.shape}".encode())
-        digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(f"{_plain(array[:0]).dtype} {array.shape}".encode())
+        for part in panel.blocks(len(array)):
+            digest.update(_plain(array[part]).tobytes())
     digest.update(tensors_digest(model.state_dict()).encode())
     return digest.hexdigest()
+
+
+def _plain(array: np.ndarray | pd.Index) -> np.ndarray:
+    """Return numbers, or stamps as numbers."""
+    return ticks(array) if isinstance(array, pd.Index) else array
 
 
 def _settings(module: nn.Module) -> list[tuple[str, str]]:

@@ -11,6 +11,25 @@ from mlrforecast.estimators._rules import check_level_numbers
 from mlrforecast.models import EncoderConfig
 from mlrforecast.nn import DISTRIBUTIONS
 
+FAN = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+"""Levels that are shown where none were asked for."""
+
+
+def default_levels(config: EncoderConfig, *, calibrated: bool) -> tuple[float, ...] | None:
+    """Return the levels to show, None if there is a point alone."""
+    if config.loss == "quantile" and not calibrated:
+        return config.quantile_levels
+    if config.loss in ("mae", "mse") and not calibrated:
+        return None
+    return FAN
+
+
+def with_median(levels: tuple[float, ...] | None) -> tuple[float, ...] | None:
+    """Add the median to levels; to less than two, where it cannot be had, nothing is added."""
+    if levels is None or len(levels) == 1 or 0.5 in levels:
+        return levels
+    return tuple(sorted((*levels, 0.5)))
+
 
 def check_levels_requested(
     levels: Iterable[float] | None, config: EncoderConfig, *, calibrated: bool

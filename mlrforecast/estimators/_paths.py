@@ -38,6 +38,10 @@ def learn_dependence(predictor: Predictor, panel: Panel, *, seed: int) -> Float[
     last = np.maximum(lengths[series] - steps, 1)
     first = np.minimum(predictor.model.config.context_length, last)
     cutoffs = np.minimum(rng.integers(first, last + 1), lengths[series] - 1)
+    if panel.layout.form == "long":
+        # Covariates are encoded of the series that are read alone.
+        numbers, series = np.unique(series, return_inverse=True)
+        panel = panel.select(numbers)
     windows = predictor.windows(panel, series, cutoffs)
     residuals = predictor.forecast(windows).residuals_of(windows.actual(slice(None)))
     return _correlations(np.moveaxis(residuals, 1, 2).reshape(-1, steps))

@@ -84,7 +84,9 @@ def read_context(
         index=index,
         values=values,
         bounds=bounds,
-        **covariates,
+        past=covariates["past"],
+        known=covariates["known"],
+        static=covariates["static"],
     )
 
 

@@ -3,6 +3,7 @@
 from typing import Any, Self
 
 from mlrforecast.data import Panel, read_panel
+from mlrforecast.data.gluonts import unfold_entries
 from mlrforecast.estimators import _inference, _parameters
 from mlrforecast.estimators._base import FittedForecaster
 from mlrforecast.estimators._fitting import Fitted, count_memory, fit_panel, set_up
@@ -27,7 +28,9 @@ class TrainingMixin(FittedForecaster):
             Wide: time and numeric columns, each a series. Long: a row for each item and stamp. An
             array of shape (T,) or (T, C) has the time 0 to T - 1. Rows may come in any order;
             targets may be missing (NaN): they are left out of the normalisation and of the loss.
-            A series needs two rows.
+            A series needs two rows. Entries of GluonTS are read too; all their features are
+            covariates, unless parameters name some. A :class:`mlrforecast.data.FileDataset` is
+            read block by block, for data that memory cannot hold; no ``context_`` is kept of it.
         y : None
             Not used; here for scikit-learn.
 
@@ -47,6 +50,8 @@ class TrainingMixin(FittedForecaster):
             If a parameter is out of its range.
         MemoryError
             If training needs more memory than there is, as far as can be told before it starts.
+        OSError
+            If the scratch files of a FileDataset find no room.
         FloatingPointError
             If training diverged; the forecaster is as it was before.
         ModelFileError
@@ -60,7 +65,8 @@ class TrainingMixin(FittedForecaster):
         schema = _parameters.to_schema(parameters)
         # Reading a frame swaps the filters of warnings, which belong to the process too.
         with isolated_seed(parameters["seed"]):
-            panel = read_panel(X, schema)
+            X, _, schema = unfold_entries(X, schema, find_roles=True)
+            panel = read_panel(X, schema, progress=self.progress)
             fitted = fit_panel(panel, parameters, self.backbone)
         self._set_fitted(fitted, schema=schema, freq=panel.freq, context=_newest(panel, fitted))
         self._note_features(_parameters.names_of_columns(X))
@@ -111,13 +117,14 @@ class TrainingMixin(FittedForecaster):
         if not hasattr(self, "model_"):
             return self.fit(X)
         self.check_parameters()
-        parameters = _parameters.plain_parameters(self)
+        parameters = _parameters.as_fitted(_parameters.plain_parameters(self), self.schema_)
         _parameters.check_agreement(parameters, self.config_, self.schema_)
         _parameters.check_backbone(self.backbone, self.model_)
         start = Fitted(
             self.model_, self.encoding_, self.dependence_, self.num_steps_, self.batch_size_
         )
         with isolated_seed(parameters["seed"]):
+            X, _ = self._unfold(X)
             panel = self._read(X)
             fitted = fit_panel(panel, parameters, self.backbone, start=start)
         context = _newest(panel, fitted)
@@ -155,7 +162,9 @@ class TrainingMixin(FittedForecaster):
         self.check_parameters()
         parameters = _parameters.plain_parameters(self)
         with isolated_seed(parameters["seed"]):
-            panel = read_panel(X, _parameters.to_schema(parameters))
+            schema = _parameters.to_schema(parameters)
+            X, _, schema = unfold_entries(X, schema, find_roles=True)
+            panel = read_panel(X, schema)
             return count_memory(set_up(panel, parameters, self.backbone))
 
     def check_parameters(self) -> None:
@@ -186,8 +195,10 @@ class TrainingMixin(FittedForecaster):
         _inference.find_device(self.accelerator)
 
 
-def _newest(panel: Panel, fitted: Fitted) -> Panel:
-    """Return the rows of a panel that a forecast would read."""
+def _newest(panel: Panel, fitted: Fitted) -> Panel | None:
+    """Return the rows of a panel that a forecast would read, None of what memory may not hold."""
+    if not panel.storage.in_memory:
+        return None
     return panel.tail(fitted.model.config.context_length)
 
 

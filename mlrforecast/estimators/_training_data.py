@@ -96,17 +96,18 @@ def split_validation(
 
 def _check_counts(panel: Panel, loss: str) -> None:
     """Refuse values that are no counts."""
-    values = panel.values
-    wrong = np.argwhere((values < 0) | (np.floor(values) < values))
-    if not len(wrong):
-        return
-    row, channel = map(int, wrong[0])
-    number = int(np.searchsorted(panel.bounds, row, side="right")) - 1
-    raise DataError(
-        f"loss={loss!r} needs counts, whole numbers from 0 on, but {panel.label(number, channel)} "
-        f"holds {values[row, channel]:g} at {panel.index[row]}. Choose another loss, such as "
-        "'quantile'."
-    )
+    for part in panel.blocks(len(panel.values)):
+        values = panel.values[part]
+        wrong = np.argwhere((values < 0) | (np.floor(values) < values))
+        if not len(wrong):
+            continue
+        row, channel = map(int, wrong[0])
+        number = int(np.searchsorted(panel.bounds, part.start + row, side="right")) - 1
+        raise DataError(
+            f"loss={loss!r} needs counts, whole numbers from 0 on, but "
+            f"{panel.label(number, channel)} holds {values[row, channel]:g} at "
+            f"{panel.index[part.start + row]}. Choose another loss, such as 'quantile'."
+        )
 
 
 def _windows(panel: Panel, encoding: CovariateEncoding, config: EncoderConfig) -> WindowStore:

@@ -11,8 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mlrforecast._core.errors import DataError
-from mlrforecast.data import Covariate, CovariateEncoding, ForecastBatch, Panel, WindowStore
-from mlrforecast.data import windows as module
+from mlrforecast.data import (
+    Covariate,
+    CovariateEncoding,
+    ForecastBatch,
+    Panel,
+    WindowStore,
+    _storage,
+)
 from mlrforecast.data.scaling import SCALINGS
 from tests.data.panels import (
     columns_by_loop,
@@ -232,7 +238,7 @@ def test_channels_are_scaled_in_blocks_of_any_size(
 ) -> None:
     panel = make_panel((20,), channels=7, missing=0.2)
     whole = store_of(panel).buffer
-    monkeypatch.setattr(module, "BLOCK", block)
+    monkeypatch.setattr(_storage, "BLOCK", block)
     torch.testing.assert_close(store_of(panel).buffer, whole, rtol=0, atol=0, equal_nan=True)
 
 

@@ -175,7 +175,7 @@ def test_only_frames_are_read(on_wide: MLRForecaster, no_training: None, given: 
     calls = (MLRForecaster(**TINY).fit, on_wide.predict, on_wide.backtest)
     for call in calls:
         with pytest.raises(
-            TypeError, match=rf"`X` must be a DataFrame .*array, got {type(given).__name__}"
+            TypeError, match=rf"`X` must be a DataFrame .*GluonTS.*, got {type(given).__name__}"
         ):
             call(given)
 

@@ -147,7 +147,7 @@ def test_numbers_of_numpy_do_what_those_of_python_do(tmp_path: Any) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "prediction", "context", "patch"),
-    [(120, 6, 28, 1), (1000, 24, 240, 12), (5000, 96, 336, 16), (8, 6, 1, 1), (100, 40, 15, 1)],
+    [(120, 6, 56, 2), (600, 24, 280, 14), (5000, 96, 336, 16), (8, 6, 1, 1), (100, 40, 30, 1)],
 )
 def test_lengths_left_open_follow_the_written_rule(
     rows: int, prediction: int, context: int, patch: int
