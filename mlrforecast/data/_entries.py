@@ -63,10 +63,9 @@ def as_entries(given: object) -> Iterable[Entry] | None:
     """Return entries if something yields them, None of anything else."""
     if isinstance(given, pd.DataFrame | pd.Series | np.ndarray | Mapping | str | bytes):
         return None
-    try:
-        iterator: Iterator[Any] = iter(given)  # type: ignore[call-overload]
-    except TypeError:
+    if not isinstance(given, Iterable):
         return None
+    iterator: Iterator[Any] = iter(given)
     found: Any = next(iterator, None)
     if not isinstance(found, Mapping) or not found.keys() & {"start", "target"}:
         return None

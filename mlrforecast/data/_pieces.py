@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Literal, Protocol, TypeAlias
+from typing import IO, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,7 @@ _SHAPE = "._np_shape"
 Entry: TypeAlias = Mapping[str, Any]
 
 
+@runtime_checkable
 class Source(Protocol):
     """A file."""
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ BLOCK = 1_000_000
 """Values that are worked on at once: bounds the memory beside the arrays themselves."""
 
 
+@runtime_checkable
 class Storage(Protocol):
     """Makes arrays."""
 
@@ -39,6 +40,7 @@ class Storage(Protocol):
         """End all that was being collected; arrays stay."""
 
 
+@runtime_checkable
 class Collector(Protocol):
     """Puts arrays together, along their first axis."""
 

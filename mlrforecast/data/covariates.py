@@ -20,7 +20,7 @@ _LARGEST = 1e100
 """Standardised numbers beyond this are cut off there, so that their squares are finite."""
 
 _FAR_APART = 100
-"""Rows of different series that are read at once."""
+"""Rows of different series that are read at once from a file."""
 
 # A deviation below this share of the mean is what rounding leaves of a constant.
 _ROUNDING = 1e-12
@@ -277,8 +277,9 @@ def _longest_span(panel: Panel) -> float:
     first, last = panel.bounds[:-1][filled], panel.bounds[1:][filled] - 1
     longest = 0.0
     # A stamp that is read from a file brings its surroundings along.
-    for number in range(0, len(first), _FAR_APART):
-        part = slice(number, number + _FAR_APART)
+    step = len(first) if panel.storage.in_memory else _FAR_APART
+    for number in range(0, len(first), step):
+        part = slice(number, number + step)
         begins, ends = (clock_seconds(panel.index[rows[part]]) for rows in (first, last))
         if begins is not None and ends is not None:
             longest = max(longest, float(np.max(ends - begins)))

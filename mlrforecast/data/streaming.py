@@ -137,7 +137,18 @@ class FileDataset:
         return (frame for source in self.sources for frame in source.rows(_pieces.ROWS))
 
     def entries(self, target: str) -> Iterator[list[Entry]]:
-        """Yield the series of all files, some at a time."""
+        """Yield the series of all files, some at a time.
+
+        Parameters
+        ----------
+        target : str
+            Field of the values: as many of them as make a block are read at once.
+
+        Yields
+        ------
+        list of mappings
+            Entries as GluonTS has them.
+        """
         return (entries for source in self.sources for entries in source.entries(target))
 
 

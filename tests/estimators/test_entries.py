@@ -1,12 +1,14 @@
 """Entries of GluonTS in the place of frames; GluonTS itself is not needed."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.errors import DataError
-from mlrforecast.data import gluonts_to_long_frame
+from mlrforecast.data import FileDataset, gluonts_to_long_frame
 from mlrforecast.data.gluonts import unfold_entries
 
 SMALL = {
@@ -167,6 +169,19 @@ def test_everything_else_that_takes_a_frame(fitted):
     assert calibrated.calibration_ is not None
 
 
+def test_files_with_a_series_in_each_line_have_the_same_roles(fitted, forecast, tmp_path):
+    lines = [
+        {name: np.asarray(value).tolist() for name, value in entry.items() if name != "start"}
+        | {"start": str(entry["start"])}
+        for entry in entries()
+    ]
+    path = tmp_path / "shops.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    streamed = MLRForecaster(**SMALL, freq="D").fit(FileDataset(path))
+    assert {name: getattr(streamed.schema_, name) for name in ROLES} == ROLES
+    pd.testing.assert_frame_equal(streamed.predict(entries()), forecast)
+
+
 WIDE = [{"start": pd.Period("2024-01", "M"), "target": np.sin(np.arange(240)).reshape(3, 80)}]
 
 
@@ -192,6 +207,7 @@ def test_the_frequency_of_the_estimator_says_where_a_month_is_stamped(freq):
     # What is no period has the frequency that was fitted.
     plain = [WIDE[0] | {"start": "2024-01-01"}]
     pd.testing.assert_frame_equal(fitted.predict(plain), fitted.predict(WIDE))
+    assert fitted.score(plain) == fitted.score(WIDE)
 
 
 def test_a_model_of_frames_with_other_names_reads_entries():
