@@ -75,7 +75,9 @@ def run_info(name: str, *, root: Path | None, console: Console) -> None:
     except (DatasetNotFoundError, MissingDependencyError):
         holds = ""
     lines = list(_card_lines(card))
-    told = holds.splitlines() or [f"Not at hand: mlrforecast datasets fetch {name}"]
+    how = "load_dataset lets GluonTS fetch it" if card.format == "gluonts" else ""
+    how = how or f"mlrforecast datasets fetch {name}"
+    told = holds.splitlines() or [f"Not at hand: {how}"]
     # Title, source and licence stand in both.
     text = "\n".join([*lines, *(line for line in told if line not in lines)])
     console.finish({**_card_fields(card), "at_hand": bool(holds)}, text)

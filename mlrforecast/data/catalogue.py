@@ -316,6 +316,8 @@ def load_card(name: str) -> DatasetCard:
             raise ValueError(_unknown(name, _members(collection)))
         return _card_at(path, raw | found[0] | {"name": name})
     if name not in (singles := _singles()):
+        if name in _collections():
+            raise ValueError(_unknown(name, _members(name)))
         examples = [_members(part)[0] for part in _collections()]
         raise ValueError(_unknown(name, [*singles, *(f"{one}, ..." for one in examples)]))
     return _card_at(singles[name], tomllib.loads(singles[name].read_text(encoding="utf-8")))

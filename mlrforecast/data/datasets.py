@@ -170,13 +170,16 @@ class TimeSeriesDataset:
         targets: pd.DataFrame = self.frame_of(split)[self._target_frame()]
         return targets
 
-    def frame_of(self, split: str) -> pd.DataFrame:
+    def frame_of(self, split: str, *, context_length: int = 0) -> pd.DataFrame:
         """Return the rows of one split with all columns.
 
         Parameters
         ----------
         split : str
             A name in ``splits``.
+        context_length : int, default 0
+            Rows before the split that are returned too, as far as a series has them: with
+            ``forecaster.context_length_`` the forecasts of a backtest are those of the split.
 
         Returns
         -------
@@ -186,13 +189,18 @@ class TimeSeriesDataset:
         Raises
         ------
         ValueError
-            If there is no such split.
+            If there is no such split, or ``context_length`` is below 0.
 
         Examples
         --------
-        >>> load_dataset("synthetic").frame_of("test").columns[-1]
+        >>> dataset = load_dataset("synthetic")
+        >>> dataset.frame_of("test").columns[-1]
         'holiday'
+        >>> len(dataset.frame_of("test", context_length=48)) - len(dataset.test)
+        48
         """
+        if context_length < 0:
+            raise ValueError(f"`context_length` must be at least 0, got {context_length}.")
         if split not in self.splits:
             raise ValueError(
                 f"`split` must be one of {', '.join(self.splits)} of data set {self.name!r}, "
@@ -200,13 +208,40 @@ class TimeSeriesDataset:
             )
         part = self.splits[split]
         if not self.is_long:
-            return self.frame.iloc[part]
+            return self.frame.iloc[max(part.start - context_length, 0) : part.stop]
         lengths = self.lengths.to_numpy()
         firsts = np.repeat(np.cumsum(lengths) - lengths, lengths)
         row = np.arange(len(self.frame)) - firsts
         bounds = np.array([part.indices(length)[:2] for length in lengths]).repeat(lengths, axis=0)
-        kept: pd.DataFrame = self.frame[(row >= bounds[:, 0]) & (row < bounds[:, 1])]
+        kept: pd.DataFrame = self.frame[
+            (row >= bounds[:, 0] - context_length) & (row < bounds[:, 1])
+        ]
         return kept
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what a forecaster must be told of the data.
+
+        Returns
+        -------
+        dict of str to object
+            Arguments of :class:`mlrforecast.MLRForecaster`: ``prediction_length``,
+            ``season_length``, the covariates by role, and ``fill="missing"`` where rows are absent.
+
+        Examples
+        --------
+        >>> load_dataset("synthetic").parameters()["known_covariates"]
+        ('holiday',)
+        """
+        index = self.frame.index
+        absent = not self.is_long and isinstance(index, pd.DatetimeIndex) and index.freq is None
+        return {
+            "prediction_length": self.prediction_length,
+            "season_length": self.season_length,
+            "past_covariates": self.past_covariates,
+            "known_covariates": self.known_covariates,
+            "static_covariates": self.static_covariates,
+            **({"fill": "missing"} if absent else {}),
+        }
 
     def standardised(self) -> pd.DataFrame:
         """Standardise the targets by what the train rows tell, and by nothing else.

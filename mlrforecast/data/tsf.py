@@ -81,15 +81,16 @@ class _Header:
     comments: str
 
 
-def read_tsf(path: str | os.PathLike[str], *, encoding: str = "cp1252") -> TsfData:
+def read_tsf(path: str | os.PathLike[str], *, encoding: str | None = None) -> TsfData:
     """Read a file of the Monash archive.
 
     Parameters
     ----------
     path : path
         The file; ``~`` is expanded.
-    encoding : str, default "cp1252"
-        Of its text; that of the archive's files. Bytes that it does not have are replaced.
+    encoding : str, optional
+        Of its text; bytes that it does not have are replaced. Default: UTF-8 if the file is that,
+        else cp1252, as most files of the archive are.
 
     Returns
     -------
@@ -133,7 +134,7 @@ def read_tsf(path: str | os.PathLike[str], *, encoding: str = "cp1252") -> TsfDa
     return parse_tsf(file.read_bytes(), where=str(file), encoding=encoding)
 
 
-def parse_tsf(content: bytes, *, where: str, encoding: str = "cp1252") -> TsfData:
+def parse_tsf(content: bytes, *, where: str, encoding: str | None = None) -> TsfData:
     """Read the content of a file of the Monash archive.
 
     Parameters
@@ -142,7 +143,7 @@ def parse_tsf(content: bytes, *, where: str, encoding: str = "cp1252") -> TsfDat
         The content.
     where : str
         Name of the file, for messages.
-    encoding : str, default "cp1252"
+    encoding : str, optional
         As for :func:`read_tsf`.
 
     Returns
@@ -162,13 +163,13 @@ def parse_tsf(content: bytes, *, where: str, encoding: str = "cp1252") -> TsfDat
     mlrforecast._core.errors.DataError: mine.tsf, line 1: expected a comment or a line that begins \
 with '@', got 'no header'
     """
-    lines = enumerate(content.decode(encoding, errors="replace").splitlines(), start=1)
+    lines = enumerate(_decoded(content, encoding).splitlines(), start=1)
     header = _read_header(lines, where)
     starts: list[str] = []
     columns: dict[str, list[str]] = {name: [] for name, _ in header.attributes}
     series: list[np.ndarray] = []
     for number, line in lines:
-        if not line.strip():
+        if not line.strip() or line.startswith("#"):
             continue
         *given, values = line.split(":")
         if len(given) != len(columns):
@@ -204,6 +205,16 @@ with '@', got 'no header'
         attributes=tuple(columns),
         comments=header.comments,
     )
+
+
+def _decoded(content: bytes, encoding: str | None) -> str:
+    """Return the text of a file."""
+    if encoding is None:
+        try:
+            return content.decode("utf-8")
+        except UnicodeDecodeError:
+            encoding = "cp1252"
+    return content.decode(encoding, errors="replace")
 
 
 def _read_header(lines: Iterator[tuple[int, str]], where: str) -> _Header:

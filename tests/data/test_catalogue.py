@@ -211,7 +211,7 @@ def test_readme_lists_every_data_set():
         assert re.search(rf"`{collection}` \| {len(members)} ", text)
 
 
-@pytest.mark.parametrize("name", ["", "../ETTh1", "tiny/synthetic", "collections/m4", "m4"])
+@pytest.mark.parametrize("name", ["", "../ETTh1", "tiny/synthetic", "collections/m4"])
 def test_unknown_name_lists_the_available(name):
     with pytest.raises(ValueError, match=r"Available: ETTh1, ETTh2, .*, m4:daily, \.\.\."):
         load_card(name)
@@ -222,6 +222,10 @@ def test_what_was_meant_is_guessed():
         load_card("etth1")
     with pytest.raises(ValueError, match=r"Did you mean 'm4:hourly'.* Available: m4:daily, m4:hou"):
         load_card("m4:hurly")
+    with pytest.raises(
+        ValueError, match=r"Unknown data set 'm4'\..* Available: m4:daily, m4:hourly"
+    ):
+        load_card("m4")
     with pytest.raises(TypeError, match="`name` must be a text such as 'ETTh1', got None"):
         load_card(None)
 

@@ -135,6 +135,37 @@ def test_splits_of_a_long_frame_are_counted_in_each_series():
     assert "train all but the last 2 of each series, test the last 2" in text
 
 
+def test_a_split_can_have_the_rows_that_a_forecast_reads_before_it():
+    dataset = panel({"b": [1.0, 2.0, 3.0], "a": [4.0, 5.0, 6.0, 8.0, 9.0]})
+    rows = dataset.frame_of("test", context_length=2)
+    # b has but one row before its test.
+    assert rows["target"].tolist() == [1, 2, 3, 5, 6, 8, 9]
+    wide = load_dataset("synthetic")
+    assert wide.frame_of("test", context_length=5).index[5] == wide.test.index[0]
+    assert len(wide.frame_of("train", context_length=5)) == len(wide.train)
+    with pytest.raises(ValueError, match="`context_length` must be at least 0, got -1"):
+        dataset.frame_of("test", context_length=-1)
+
+
+def test_what_a_forecaster_must_be_told_is_said():
+    assert panel({"a": [1.0, 2.0, 3.0]}).parameters() == {
+        "prediction_length": 2,
+        "season_length": 1,
+        "past_covariates": (),
+        "known_covariates": (),
+        "static_covariates": (),
+    }
+    dataset = load_dataset("synthetic")
+    assert dataset.parameters()["past_covariates"] == ("temperature",)
+    rows = dataset.frame.drop(index=dataset.frame.index[7])
+    assert (
+        dataclasses.replace(
+            dataset, frame=rows, splits={"train": slice(0, 1000), "test": slice(1000, 1343)}
+        ).parameters()["fill"]
+        == "missing"
+    )
+
+
 def test_a_long_frame_is_standardised_series_by_series():
     dataset = panel({"b": [1.0, 2.0, 3.0], "a": [4.0, 6.0, np.nan, 8.0, 9.0]})
 

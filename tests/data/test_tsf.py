@@ -102,14 +102,16 @@ def test_windows_characters_are_read_and_other_encodings_can_be_named(tmp_path):
     path.write_bytes((HEAD + "Café €:2024-01-01 00-00-00:1\n").encode("cp1252"))
     assert read_tsf(path).frame["item_id"][0] == "Café €"
     path.write_bytes((HEAD + "Łódź:2024-01-01 00-00-00:1\n").encode())
-    assert read_tsf(str(path), encoding="utf-8").frame["item_id"][0] == "Łódź"
+    assert read_tsf(str(path)).frame["item_id"][0] == "Łódź"
+    path.write_bytes((HEAD + "Łódź:2024-01-01 00-00-00:1\n").encode("cp1250"))
+    assert read_tsf(str(path), encoding="cp1250").frame["item_id"][0] == "Łódź"
     # A byte that the encoding does not have stands in a comment of a real file.
     path.write_bytes(b"# \x81\n" + (HEAD + BODY).encode())
     assert len(read_tsf(path).frame) == 4
 
 
-def test_lines_may_end_as_on_windows_and_be_empty():
-    data = parse((HEAD + BODY).replace("\n", "\r\n") + "\r\n\r\n")
+def test_lines_may_end_as_on_windows_be_empty_or_comments():
+    data = parse((HEAD + "# more\n" + BODY).replace("\n", "\r\n") + "\r\n\r\n")
     assert data.frame["target"].tolist()[-1] == 5.0
 
 
