@@ -150,7 +150,7 @@ def run(name: str, seeds: range, options: dict[str, Any]) -> list[dict[str, Any]
         "hardware": hardware(),
         "torch": torch.__version__,
         "version": __version__,
-        "command": "python benchmarks/panels.py",
+        "command": "python benchmarks/panels.py --out benchmarks/results/panels",
     }
     return [shared | row for row in rows]
 
