@@ -65,8 +65,12 @@ def as_entries(given: object) -> Iterable[Entry] | None:
         return None
     if not isinstance(given, Iterable):
         return None
-    iterator: Iterator[Any] = iter(given)
-    found: Any = next(iterator, None)
+    try:
+        iterator: Iterator[Any] = iter(given)
+        found: Any = next(iterator, None)
+    except (TypeError, NotImplementedError):
+        # Some sparse arrays say that they can be iterated over.
+        return None
     if not isinstance(found, Mapping) or not found.keys() & {"start", "target"}:
         return None
     # What can be iterated over once has just lost its first entry.

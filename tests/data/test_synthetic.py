@@ -187,5 +187,5 @@ def test_embedded_file_is_small_and_written_by_the_committed_command():
     written = embedded_csv()
     assert written.count(b"\n") == stored.count(b"\n") == 1345
     assert b",-0.0," not in written
-    assert hashlib.sha256(stored).hexdigest() == load_card("synthetic").sha256
-    assert len(stored) == load_card("synthetic").size
+    assert hashlib.sha256(stored).hexdigest() == load_card("synthetic").files[0].sha256
+    assert len(stored) == load_card("synthetic").files[0].size

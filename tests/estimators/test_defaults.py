@@ -15,6 +15,8 @@ OF_COLUMNS = {
     "static_cardinalities",
     "num_calendar_features",
 }
+# Parts beside the network, off in a configuration and on in the estimator, as the calendar is.
+ADDED = {"linear_skip"}
 
 
 def test_defaults_are_those_of_the_estimator() -> None:
@@ -25,7 +27,9 @@ def test_defaults_are_those_of_the_estimator() -> None:
             assert field.name not in parameters
             continue
         default = parameters[field.name].default
-        if field.name in DERIVED:
+        if field.name in ADDED:
+            assert (default, field.default) == (True, False)
+        elif field.name in DERIVED:
             assert default is None
         elif field.default is dataclasses.MISSING:
             assert default is inspect.Parameter.empty

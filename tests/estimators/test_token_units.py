@@ -42,6 +42,6 @@ def test_what_no_series_could_hold_is_refused_without_data(
 
 def test_what_these_series_do_not_hold_is_refused_before_training() -> None:
     forecaster = MLRForecaster(**SMALL, ranks=(4, 4), block_sizes=(None, 30))
-    forecaster.fit(hourly(4 * 39 + 4))
+    forecaster.fit(hourly(2 * 39 + 4))
     with pytest.raises(ValueError, match=r"`block_sizes\[1\]` must be at most the 2[01] tokens"):
-        forecaster.fit(hourly(4 * 240 + 4))
+        forecaster.fit(hourly(2 * 240 + 4))
