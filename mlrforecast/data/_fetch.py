@@ -1,5 +1,6 @@
 """Files of data sets from their public addresses into the user's cache."""
 
+import lzma
 import os
 import zipfile
 import zlib
@@ -29,6 +30,15 @@ from mlrforecast.data._transfer import Part, TransferError, Wanted, transfer
 from mlrforecast.data.catalogue import FileCard
 
 _CHUNK = 2**20
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What reading a damaged archive raises; that of bzip2 is an OSError without a number."""
 _GROWTH = 200
 """Times that an archive may grow where the bytes of the file are not known."""
 
@@ -171,7 +181,9 @@ def _unpack(job: _Job, url: str, archive: Path) -> Path:
                     f"{url} served an archive whose {job.file.member} has more than {limit} bytes, "
                     f"{_GROWTH} times those of the archive. Nothing of it was kept."
                 )
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (*_DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise ChecksumError(
             f"{url} served no readable archive ({error}). Nothing of it was kept."
         ) from error

@@ -35,8 +35,23 @@ _WIDTHS = {
     "min": "1min",
     "4s": "4s",
 }
+_STEPS_A_YEAR = {
+    "YS": 1,
+    "QS": 4,
+    "MS": 12,
+    "W": 52,
+    "D": 365,
+    "h": 8760,
+    "30min": 17520,
+    "10min": 52560,
+    "min": 525600,
+    "4s": 7884000,
+}
+_LAST_YEAR = 2262
+"""Time stamps of pandas end in it."""
 _KINDS = ("string", "numeric", "date")
 _NAME, _START = "series_name", "start_timestamp"
+_OURS = ("item_id", "timestamp", "target")
 _MISSING = "?"
 
 
@@ -241,6 +256,11 @@ def _read_header(lines: Iterator[tuple[int, str]], where: str) -> _Header:
                 raise DataError(
                     f"{place}: an attribute needs a name and a kind of {_KINDS}, got {line[:60]!r}"
                 )
+            if words[1] in {*_OURS, *(name for name, _ in attributes)}:
+                raise DataError(
+                    f"{place}: an attribute must have a name of its own, none of "
+                    f"{', '.join(_OURS)}, got {words[1]!r}"
+                )
             attributes.append((words[1], words[2]))
         elif tag == "@frequency":
             frequency = words[1].lower() if len(words) == 2 else ""
@@ -300,6 +320,13 @@ def _stamps(
             f"'2024-01-31 00-00-00': {error}"
         ) from error
     freq = _FREQUENCIES[frequency]
+    years = first.year + (lengths - 1) / _STEPS_A_YEAR[freq]
+    if (years >= _LAST_YEAR).any():
+        number = int(np.argmax(years))
+        raise DataError(
+            f"{where}: series {names[number]!r} must end before the year {_LAST_YEAR}, but from "
+            f"{starts[number]} on it has {lengths[number]} steps of {freq!r}"
+        )
     if freq in _PERIODS:
         unit = _PERIODS[freq]
         ordinals = np.repeat(first.to_period(unit).asi8, lengths) + steps

@@ -177,6 +177,13 @@ def test_a_long_frame_is_standardised_series_by_series():
     assert scaled[["item_id", "timestamp"]].equals(dataset.frame[["item_id", "timestamp"]])
 
 
+def test_the_rows_of_a_series_must_stand_together():
+    dataset = panel({"b": [1.0, 2.0, 3.0], "a": [4.0, 5.0, 6.0]})
+    mixed = dataset.frame.sort_values(["timestamp", "item_id"])
+    with pytest.raises(DataError, match="the rows of each series of frame must stand together"):
+        dataclasses.replace(dataset, frame=mixed)
+
+
 def test_a_series_must_have_room_for_the_test_rows():
     with pytest.raises(DataError, match="split 'train' must be a slice of the 2 rows of the short"):
         panel({"a": [1.0, 2.0], "b": [1.0, 2.0, 3.0]})

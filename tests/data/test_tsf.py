@@ -146,6 +146,16 @@ def test_nameless_series_are_numbered():
         (HEAD + "T1:2024-01-01 00-00-00:\n", "line 10: values must be numbers"),
         (HEAD + "T1:01.02.2024:3\n", "the start of series 'T1' must be a date such as '2024-01-31"),
         (HEAD + BODY + BODY, "the series 'T1' occurs twice"),
+        (HEAD.replace("@frequency", "@attribute target numeric\n@frequency"), "a name of its own"),
+        (HEAD.replace("@frequency", "@attribute series_name string\n@frequency"), "of its own"),
+        (
+            HEAD + "T1:2261-06-01 00-00-00:" + ",".join("1" * 600) + "\n",
+            "series 'T1' must end before the year 2262, but from 2261-06-01 .* 600 steps of 'D'",
+        ),
+        (
+            HEAD.replace("daily", "yearly") + "T1:2200-01-01 00-00-00:" + ",".join("1" * 99) + "\n",
+            "series 'T1' must end before the year 2262",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_and_the_line_named(text, message):
