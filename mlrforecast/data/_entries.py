@@ -340,8 +340,8 @@ def _feature(values: Any, field: str, item: str) -> np.ndarray:
 
 def _categories(values: np.ndarray, column: str) -> Any:
     """Return text or whole numbers as categories."""
-    if values.dtype == object:
-        return pd.Categorical(values)
+    if values.dtype.kind in "OU":
+        return pd.Categorical(values.astype(object))
     missing = np.isnan(values)
     whole = np.where(missing, 0, values)
     if (whole % 1 != 0).any():

@@ -284,3 +284,12 @@ def test_starts_become_periods(start, freq, expected):
 def test_a_frequency_without_periods_is_refused():
     with pytest.raises(ValueError, match="pandas has none of freq='BME'"):
         period_of_start("2024-01-31", "BME")
+
+
+def test_static_categories_may_be_text() -> None:
+    entries = [
+        {"item_id": item, "start": pd.Period("2024", "D"), "target": [1, 2], "feat_static_cat": [c]}
+        for item, c in (("a", "red"), ("b", "blue"))
+    ]
+    frame = gluonts_to_long_frame(entries)
+    assert frame["feat_static_cat_0"].tolist() == ["red", "red", "blue", "blue"]
