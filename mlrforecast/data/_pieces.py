@@ -14,6 +14,7 @@ import pandas as pd
 
 from mlrforecast._core.errors import DataError
 from mlrforecast._core.optional import import_optional
+from mlrforecast.data._entries import Entry
 
 Format: TypeAlias = Literal["parquet", "arrow", "jsonl"]
 
@@ -35,8 +36,6 @@ RECORDS = 128
 """Records with a series each that are looked at in one go."""
 
 _SHAPE = "._np_shape"
-
-Entry: TypeAlias = Mapping[str, Any]
 
 
 @runtime_checkable

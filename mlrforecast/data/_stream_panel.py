@@ -12,9 +12,8 @@ from pandas.api.types import union_categoricals
 from tqdm import tqdm  # type: ignore[import-untyped]  # no types for tqdm
 
 from mlrforecast._core.errors import DataError
-from mlrforecast.data._entries import entry_frames
+from mlrforecast.data._entries import Entry, entry_frames
 from mlrforecast.data._grid import index_of, ticks_of
-from mlrforecast.data._pieces import Entry
 from mlrforecast.data._storage import MEMORY, Disk, Storage, blocks
 from mlrforecast.data.panel import Covariate, Layout, Panel, name_at
 from mlrforecast.data.schema import FrameSchema

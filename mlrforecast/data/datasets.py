@@ -77,11 +77,12 @@ class TimeSeriesDataset:
             raise DataError(f"frame lacks the columns {absent}; it has {list(self.frame.columns)}")
         if absent := [name for name in ("train", "test") if name not in self.splits]:
             raise DataError(f"splits lack {absent}; they hold {list(self.splits)}")
+        lengths = self.lengths
         if self.is_long:
             items = self.frame[ITEM].to_numpy()
-            if 1 + (items[1:] != items[:-1]).sum() != len(self.lengths):
+            if 1 + (items[1:] != items[:-1]).sum() != len(lengths):
                 raise DataError("the rows of each series of frame must stand together")
-        shortest = int(self.lengths.min())
+        shortest = int(lengths.min())
         for name, part in self.splits.items():
             start, stop, step = part.indices(shortest)
             # Beyond the end a slice would be cut off in silence.

@@ -9,7 +9,8 @@ from typing import Any, get_args
 import pandas as pd
 
 from mlrforecast.data import _pieces
-from mlrforecast.data._pieces import SUFFIXES, Entry, Format, Source, open_source
+from mlrforecast.data._entries import Entry
+from mlrforecast.data._pieces import SUFFIXES, Format, Source, open_source
 from mlrforecast.data._storage import scratch_folder
 
 __all__ = ["FileDataset"]

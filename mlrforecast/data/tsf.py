@@ -25,30 +25,21 @@ _FREQUENCIES = {
     "minutely": "min",
     "4_seconds": "4s",
 }
-_PERIODS = {"YS": "Y", "QS": "Q", "MS": "M"}
-_WIDTHS = {
-    "W": "7D",
-    "D": "1D",
-    "h": "1h",
-    "30min": "30min",
-    "10min": "10min",
-    "min": "1min",
-    "4s": "4s",
+# The same in months, from the first of one, or in seconds.
+_STEPS = {
+    "YS": (12, "M"),
+    "QS": (3, "M"),
+    "MS": (1, "M"),
+    "W": (604800, "s"),
+    "D": (86400, "s"),
+    "h": (3600, "s"),
+    "30min": (1800, "s"),
+    "10min": (600, "s"),
+    "min": (60, "s"),
+    "4s": (4, "s"),
 }
-_STEPS_A_YEAR = {
-    "YS": 1,
-    "QS": 4,
-    "MS": 12,
-    "W": 52,
-    "D": 365,
-    "h": 8760,
-    "30min": 17520,
-    "10min": 52560,
-    "min": 525600,
-    "4s": 7884000,
-}
-_LAST_YEAR = 2262
-"""Time stamps of pandas end in it."""
+# Time stamps of pandas end in this year.
+_END = np.datetime64("2262-01-01", "s")
 _KINDS = ("string", "numeric", "date")
 _NAME, _START = "series_name", "start_timestamp"
 _OURS = ("item_id", "timestamp", "target")
@@ -320,24 +311,22 @@ def _stamps(
             f"'2024-01-31 00-00-00': {error}"
         ) from error
     freq = _FREQUENCIES[frequency]
-    years = first.year + (lengths - 1) / _STEPS_A_YEAR[freq]
-    if (years >= _LAST_YEAR).any():
-        number = int(np.argmax(years))
+    count, unit = _STEPS[freq]
+    begins = first.to_numpy("M8[s]").astype(f"M8[{unit}]").astype(np.int64)
+    if unit == "M":
+        begins -= begins % count
+    places = np.repeat(begins, lengths) + count * steps
+    times = places.astype(f"M8[{unit}]").astype("M8[s]")
+    if (late := times >= _END).any():
+        number = int(np.searchsorted(firsts, np.argmax(late), side="right")) - 1
         raise DataError(
-            f"{where}: series {names[number]!r} must end before the year {_LAST_YEAR}, but from "
-            f"{starts[number]} on it has {lengths[number]} steps of {freq!r}"
+            f"{where}: series {names[number]!r} must end before the year {_END.item().year}, but "
+            f"from {starts[number]} on it has {lengths[number]} steps of {freq!r}"
         )
-    if freq in _PERIODS:
-        unit = _PERIODS[freq]
-        ordinals = np.repeat(first.to_period(unit).asi8, lengths) + steps
-        periods = pd.arrays.PeriodArray(ordinals, dtype=pd.PeriodDtype(unit))
-        return freq, pd.PeriodIndex(periods).to_timestamp(how="start").to_numpy()
-    step = _WIDTHS[freq]
     if freq == "W":
         days = sorted(set(first.day_name().str[:3].str.upper()))
         freq = f"W-{days[0]}" if len(days) == 1 else "7D"
-    width = pd.Timedelta(step).to_timedelta64().astype("m8[ns]")
-    return freq, np.repeat(first.to_numpy("M8[ns]"), lengths) + steps * width
+    return freq, times.astype("M8[ns]")
 
 
 def _is_date(text: str) -> bool:
