@@ -9,6 +9,7 @@
     ├── ChecksumError (ValueError)         a data file is not the one that the catalogue names
     ├── DatasetNotFoundError (FileNotFoundError)   a data file is nowhere to be had
     ├── HubError (OSError)                 a model hub did not give or take a model
+    ├── TuningError (RuntimeError)         a sweep has no result
     └── MissingDependencyError (ImportError)       an optional extra is not installed
 
 A wrong argument raises a plain ``ValueError`` or ``TypeError`` that names it.
@@ -41,6 +42,10 @@ class DatasetNotFoundError(MLRForecastError, FileNotFoundError):
 
 class HubError(MLRForecastError, OSError):
     """A model hub did not give or take a model; the message says what was tried."""
+
+
+class TuningError(MLRForecastError, RuntimeError):
+    """A sweep has no result; the message says what became of its trials."""
 
 
 class MissingDependencyError(MLRForecastError, ImportError):

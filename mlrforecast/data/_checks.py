@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import platformdirs
-
 from mlrforecast._core.atomic import write_whole
 from mlrforecast._core.errors import ChecksumError, DatasetNotFoundError
 from mlrforecast.data.catalogue import FileCard
@@ -42,6 +40,9 @@ class Identity:
 
 def user_cache() -> Path:
     """Folder of downloads, which need not exist."""
+    # A machine that has its data in a folder needs neither the cache nor its name.
+    import platformdirs
+
     return Path(platformdirs.user_cache_dir("mlrforecast"))
 
 

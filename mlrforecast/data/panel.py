@@ -4,6 +4,8 @@ The rows of all series stand one after the other, each series sorted by time, so
 thousand short series cost what one long one does.
 """
 
+import hashlib
+import json
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -100,6 +102,13 @@ class Series:
     values: np.ndarray
 
 
+def _numbers(array: np.ndarray | pd.Index) -> np.ndarray:
+    """Return numbers, or stamps as numbers."""
+    if isinstance(array, pd.DatetimeIndex):
+        return np.asarray(array.as_unit("us").asi8)
+    return np.asarray(array)
+
+
 def name_at(labels: pd.Index, number: int) -> Hashable:
     """Return label ``number`` of ``labels`` as the Python value that its owner would write."""
     return labels[number : number + 1].tolist()[0]  # type: ignore[no-any-return]
@@ -163,6 +172,20 @@ class Panel:
     def num_channels(self) -> int:
         """Channels of every series, ``C``."""
         return int(self.values.shape[1])
+
+    def digest(self) -> str:
+        """Return the sha256 of all that can be learnt from the series, without their names."""
+        covariates = (*self.past, *self.known, *self.static)
+        categories = [covariate.categories for covariate in covariates]
+        zone = getattr(self.index, "tz", None)
+        digest = hashlib.sha256(json.dumps([self.freq, str(zone), categories]).encode())
+        arrays: list[Any] = [self.values, self.bounds, self.index]
+        arrays += [covariate.values for covariate in covariates]
+        for array in arrays:
+            digest.update(f"{_numbers(array[:0]).dtype} {array.shape}".encode())
+            for part in self.blocks(len(array)):
+                digest.update(_numbers(array[part]).tobytes())
+        return digest.hexdigest()
 
     def series(self, number: int) -> Series:
         """Return views of series ``number``."""
@@ -228,7 +251,9 @@ class Panel:
         return f"column {name_at(self.labels, channel)!r}"
 
     def crop(self, first: np.ndarray, last: np.ndarray) -> "Panel":
-        """Return a copy of the rows ``first[s]`` to ``last[s] - 1``, counted inside series ``s``.
+        """Return the rows ``first[s]`` to ``last[s] - 1``, counted inside series ``s``.
+
+        Of a single series they are views, of several a copy.
 
         Parameters
         ----------
@@ -238,7 +263,7 @@ class Panel:
         return replace(self, **self._rows(self.bounds[:-1] + first, last - first))
 
     def tail(self, rows: int) -> "Panel":
-        """Return a copy of the newest ``rows`` rows of each series (all if there are fewer)."""
+        """Return the newest ``rows`` rows of each series (all if there are fewer), as crop does."""
         lengths = self.lengths
         return self.crop(np.maximum(lengths - rows, 0), lengths)
 
@@ -251,10 +276,23 @@ class Panel:
             **self._rows(self.bounds[numbers], self.lengths[numbers]),
         )
 
+    def _view(self, rows: slice, bounds: np.ndarray) -> dict[str, Any]:
+        """Return rows that follow each other without copying them."""
+        return {
+            "index": self.index[rows],
+            "values": self.values[rows],
+            "bounds": bounds,
+            "past": tuple(covariate.take(rows) for covariate in self.past),
+            "known": tuple(covariate.take(rows) for covariate in self.known),
+        }
+
     def _rows(self, first: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
-        """Copy ``counts[s]`` rows from row ``first[s]`` on for each series ``s`` of a panel."""
+        """Take ``counts[s]`` rows from row ``first[s]`` on for each series ``s`` of a panel."""
         bounds = np.concatenate([[0], np.cumsum(counts)])
         covariates = (*self.past, *self.known)
+        if len(counts) == 1 and self.storage.in_memory:
+            rows = slice(int(first[0]), int(first[0] + counts[0]))
+            return self._view(rows, bounds)
         given = [ticks_of(self.index), self.values, *(each.values for each in covariates)]
         made = [
             self.storage.allocate((int(bounds[-1]), *array.shape[1:]), array.dtype)

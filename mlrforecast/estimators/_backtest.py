@@ -59,7 +59,7 @@ def find_cutoffs(panel: Panel, config: EncoderConfig, *, windows: int | None, st
     each series. Series without room for a forecast have none, and a warning names them.
     """
     room = panel.lengths - config.prediction_length - 1
-    _check_room(panel, room, config)
+    check_room(panel, room, config.prediction_length)
     fitting = room // step + 1
     if windows is None:
         whole = (room + 1 - config.context_length) // step + 1
@@ -76,14 +76,14 @@ def newest_cutoffs(newest: np.ndarray, counts: np.ndarray, step: int) -> Cutoffs
     return Cutoffs(series, newest[series] - step * places, places)
 
 
-def _check_room(panel: Panel, room: np.ndarray, config: EncoderConfig) -> None:
+def check_room(panel: Panel, room: np.ndarray, prediction_length: int) -> None:
     """Warn of series that are too short for a window; raise a DataError if all are."""
     short = np.flatnonzero(room < 0)
     if not len(short):
         return
     message = (
-        f"A window needs {config.prediction_length + 1} rows (a row of context and "
-        f"prediction_length {config.prediction_length}), but {panel.owner(int(short[0]))} has "
+        f"A window needs {prediction_length + 1} rows (a row of context and "
+        f"prediction_length {prediction_length}), but {panel.owner(int(short[0]))} has "
         f"{panel.lengths[short[0]]}"
     )
     if len(short) == len(panel):

@@ -3,17 +3,16 @@
 import dataclasses
 import hashlib
 import json
+from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from torch import nn
 
 from mlrforecast._version import __version__
 from mlrforecast.data import CovariateEncoding, Panel
 from mlrforecast.estimators import _inference, _parameters, _rules
-from mlrforecast.estimators._calibration import ticks
 from mlrforecast.estimators._paths import learn_dependence
 from mlrforecast.estimators._training_data import TrainingData, prepare
 from mlrforecast.models import EncoderConfig, EncoderForecaster
@@ -22,6 +21,7 @@ from mlrforecast.training import (
     Checkpoint,
     MemoryEstimate,
     TrainingOptions,
+    Watch,
     available_memory,
     check_memory,
     estimate_memory,
@@ -30,6 +30,7 @@ from mlrforecast.training import (
     train,
 )
 from mlrforecast.training.checkpoint import tensors_digest
+from mlrforecast.training.team import Team
 
 NOT_OF_THE_RUN = ("accelerator", "log_dir", "logger", "progress")
 """Options that change no weight, but for the rounding of a device."""
@@ -55,6 +56,25 @@ class Fitted(NamedTuple):
     model: EncoderForecaster
     encoding: CovariateEncoding
     dependence: np.ndarray
+    num_steps: int
+    batch_size: int
+
+
+class Trained(NamedTuple):
+    """A network after its last step.
+
+    Parameters
+    ----------
+    model : EncoderForecaster
+        The trained network.
+    encoding : CovariateEncoding
+        How covariates and the calendar are read.
+    num_steps, batch_size : int
+        Optimiser steps of this run, and windows of each.
+    """
+
+    model: EncoderForecaster
+    encoding: CovariateEncoding
     num_steps: int
     batch_size: int
 
@@ -131,24 +151,63 @@ def fit_panel(
     backbone: nn.Module | None,
     *,
     start: Fitted | None = None,
+    team: Team | None = None,
 ) -> Fitted:
-    """Train a network on a panel, as the parameters say, from the first weights or given ones."""
+    """Train a network on a panel, as the parameters say, and learn how its errors hang together."""
+    trained = train_on_panel(panel, parameters, backbone, start=start, team=team)
+    predictor = _inference.Predictor(trained.model, trained.encoding, parameters["accelerator"])
+    dependence = learn_dependence(predictor, panel, seed=parameters["seed"])
+    before = 0 if start is None else start.num_steps
+    return Fitted(
+        trained.model,
+        trained.encoding,
+        dependence,
+        before + trained.num_steps,
+        trained.batch_size,
+    )
+
+
+def train_on_panel(
+    panel: Panel,
+    parameters: dict[str, Any],
+    backbone: nn.Module | None,
+    *,
+    start: Fitted | None = None,
+    checkpoint: Checkpoint | None = None,
+    look: Callable[[_inference.Predictor], None] | None = None,
+    times: int = 1,
+    team: Team | None = None,
+) -> Trained:
+    """Train a network on a panel, from the first weights or given ones.
+
+    A ``checkpoint`` takes the place of that in the folder which the parameters name; ``look`` is
+    called between ``times`` equal parts of the run, with what forecasts at that time.
+    """
     with isolated_seed(parameters["seed"]):
         run = set_up(panel, parameters, backbone, start=start)
         data, model, options = run
         available = _available(options)
         if not _surely_fits(run, available):
             check_memory(count_memory(run), available)
-        checkpoint = None
-        if (folder := parameters["checkpoint_dir"]) is not None:
+        if checkpoint is None and (folder := parameters["checkpoint_dir"]) is not None:
             checkpoint = Checkpoint(folder, _digest(panel, data, model, options))
+        watch = None
+        if look is not None:
+            accelerator, seen = parameters["accelerator"], look
+            watch = Watch(
+                times,
+                lambda model: seen(_inference.Predictor(model, data.encoding, accelerator)),
+            )
         num_steps = train(
-            model, data.store, options, validation=data.validation, checkpoint=checkpoint
+            model,
+            data.store,
+            options,
+            validation=data.validation,
+            checkpoint=checkpoint,
+            watch=watch,
+            team=team,
         )
-    predictor = _inference.Predictor(model, data.encoding, parameters["accelerator"])
-    dependence = learn_dependence(predictor, panel, seed=parameters["seed"])
-    before = 0 if start is None else start.num_steps
-    return Fitted(model, data.encoding, dependence, before + num_steps, options.batch_size)
+    return Trained(model, data.encoding, num_steps, options.batch_size)
 
 
 def _check_weights(
@@ -191,7 +250,6 @@ def _digest(
 ) -> str:
     """Return the sha256 of all that determines the weights that a run ends with."""
     kept = dataclasses.asdict(options)
-    covariates = (*panel.past, *panel.known, *panel.static)
     for name in NOT_OF_THE_RUN:
         del kept[name]
     described = {
@@ -200,27 +258,14 @@ def _digest(
         "network": f"{type(model.backbone).__module__} {model!r}",
         "settings": [_settings(module) for module in model.modules()],
         "frozen": [name for name, weight in model.named_parameters() if not weight.requires_grad],
-        "zone": str(getattr(panel.index, "tz", None)),
         "config": data.config.to_dict(),
         "encoding": data.encoding.to_dict(),
         "options": kept,
-        "freq": panel.freq,
-        "categories": [covariate.categories for covariate in covariates],
     }
     digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
-    arrays: list[Any] = [panel.values, panel.bounds, panel.index]
-    arrays += [covariate.values for covariate in covariates]
-    for array in arrays:
-        digest.update(f"{_plain(array[:0]).dtype} {array.shape}".encode())
-        for part in panel.blocks(len(array)):
-            digest.update(_plain(array[part]).tobytes())
+    digest.update(panel.digest().encode())
     digest.update(tensors_digest(model.state_dict()).encode())
     return digest.hexdigest()
-
-
-def _plain(array: np.ndarray | pd.Index) -> np.ndarray:
-    """Return numbers, or stamps as numbers."""
-    return ticks(array) if isinstance(array, pd.Index) else array
 
 
 def _settings(module: nn.Module) -> list[tuple[str, str]]:

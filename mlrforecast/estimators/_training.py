@@ -2,12 +2,13 @@
 
 from typing import Any, Self
 
-from mlrforecast.data import Panel, read_panel
+from mlrforecast.data import FileDataset, Panel, read_panel
 from mlrforecast.data.gluonts import unfold_entries
 from mlrforecast.estimators import _inference, _parameters
 from mlrforecast.estimators._base import FittedForecaster
 from mlrforecast.estimators._fitting import Fitted, count_memory, fit_panel, set_up
 from mlrforecast.training import MemoryEstimate, isolated_seed
+from mlrforecast.training.team import Team
 
 
 class TrainingMixin(FittedForecaster):
@@ -15,7 +16,7 @@ class TrainingMixin(FittedForecaster):
 
     warm_start: bool
 
-    def fit(self, X: object, y: None = None) -> Self:
+    def fit(self, X: object, y: None = None, *, distributed: Any = None) -> Self:
         """Train on every window of every series in a frame.
 
         Training seeds the random generators of the process and puts them back, so fits in
@@ -33,6 +34,11 @@ class TrainingMixin(FittedForecaster):
             read block by block, for data that memory cannot hold; no ``context_`` is kept of it.
         y : None
             Not used; here for scikit-learn.
+        distributed : {"ray"} or RayWorkers, optional
+            What starts the processes that the ``devices`` are, one each: ``"ray"`` for workers of
+            the Ray cluster that the process is connected to, or else of a Ray on this machine
+            alone; a :class:`mlrforecast.integrations.ray.RayWorkers` to say which cluster and what
+            a worker takes of it. They need the package too. Default: processes of this machine.
 
         Returns
         -------
@@ -56,23 +62,26 @@ class TrainingMixin(FittedForecaster):
             If training diverged; the forecaster is as it was before.
         ModelFileError
             If a file in ``checkpoint_dir`` was altered or cut short.
+        ConnectionError, RuntimeError
+            If there is no such cluster, or a worker was lost for good.
         """
         _refuse_y(y)
         if self.warm_start and hasattr(self, "model_"):
-            return self.partial_fit(X)
+            return self.partial_fit(X, distributed=distributed)
         self.check_parameters()
+        team = _team_of(distributed, X)
         parameters = _parameters.plain_parameters(self)
         schema = _parameters.to_schema(parameters)
         # Reading a frame swaps the filters of warnings, which belong to the process too.
         with isolated_seed(parameters["seed"]):
             X, _, schema = unfold_entries(X, schema, find_roles=True)
             panel = read_panel(X, schema, progress=self.progress)
-            fitted = fit_panel(panel, parameters, self.backbone)
+            fitted = fit_panel(panel, parameters, self.backbone, team=team)
         self._set_fitted(fitted, schema=schema, freq=panel.freq, context=_newest(panel, fitted))
         self._note_features(_parameters.names_of_columns(X))
         return self
 
-    def partial_fit(self, X: object, y: None = None) -> Self:
+    def partial_fit(self, X: object, y: None = None, *, distributed: Any = None) -> Self:
         """Go on training the fitted network, on the windows of another frame alone.
 
         The network and the way that covariates are read stay; the optimiser and the schedule of
@@ -86,6 +95,8 @@ class TrainingMixin(FittedForecaster):
             A frame as in :meth:`predict`; series and targets may be new.
         y : None
             Not used; here for scikit-learn.
+        distributed : {"ray"} or RayWorkers, optional
+            As in :meth:`fit`.
 
         Returns
         -------
@@ -94,7 +105,7 @@ class TrainingMixin(FittedForecaster):
 
         Raises
         ------
-        DataError, TypeError, MemoryError, FloatingPointError, ModelFileError
+        DataError, TypeError, MemoryError, FloatingPointError, ModelFileError, ConnectionError
             As in :meth:`fit`; the forecaster is as it was before.
         ValueError
             If a parameter is out of its range, or one of the network was changed since it was
@@ -115,8 +126,9 @@ class TrainingMixin(FittedForecaster):
         """
         _refuse_y(y)
         if not hasattr(self, "model_"):
-            return self.fit(X)
+            return self.fit(X, distributed=distributed)
         self.check_parameters()
+        team = _team_of(distributed, X)
         parameters = _parameters.as_fitted(_parameters.plain_parameters(self), self.schema_)
         _parameters.check_agreement(parameters, self.config_, self.schema_)
         _parameters.check_backbone(self.backbone, self.model_)
@@ -126,7 +138,7 @@ class TrainingMixin(FittedForecaster):
         with isolated_seed(parameters["seed"]):
             X, _ = self._unfold(X)
             panel = self._read(X)
-            fitted = fit_panel(panel, parameters, self.backbone, start=start)
+            fitted = fit_panel(panel, parameters, self.backbone, start=start, team=team)
         context = _newest(panel, fitted)
         self._set_fitted(fitted, schema=self.schema_, freq=self.freq_, context=context)
         self._note_features(_parameters.names_of_columns(X))
@@ -200,6 +212,23 @@ def _newest(panel: Panel, fitted: Fitted) -> Panel | None:
     if not panel.storage.in_memory:
         return None
     return panel.tail(fitted.model.config.context_length)
+
+
+def _team_of(distributed: Any, X: object) -> Team | None:
+    """Return what starts the processes of a fit, None for those of this machine."""
+    if distributed is None:
+        return None
+    from mlrforecast.integrations.ray import RayWorkers
+
+    team = RayWorkers() if isinstance(distributed, str) and distributed == "ray" else distributed
+    if not isinstance(team, RayWorkers):
+        raise ValueError(f"`distributed` must be None, 'ray' or RayWorkers, got {distributed!r}.")
+    if isinstance(X, FileDataset):
+        raise ValueError(
+            "`distributed` must be None for a FileDataset: workers of other machines do not share "
+            "its scratch files. Fit on a frame."
+        )
+    return team
 
 
 def _refuse_y(y: Any) -> None:

@@ -15,7 +15,7 @@ from mlrforecast.data import Panel, future_stamps
 from mlrforecast.evaluation._scores import By, score_table
 from mlrforecast.plots import plot_backtest, plot_error_by_step
 
-__all__ = ["Backtest"]
+__all__ = ["Backtest", "seasonal_scale"]
 
 _ROUNDING = 1e-12
 """Seasonal errors below this share of the largest value of a series are rounding."""
@@ -143,13 +143,17 @@ class Backtest:
         frame.insert(5, "residual", frame["actual"] - frame["forecast"])
         return frame
 
-    def scores(self, by: By | None = None) -> pd.Series | pd.DataFrame:
+    def scores(
+        self, by: By | None = None, *, scale: np.ndarray | None = None
+    ) -> pd.Series | pd.DataFrame:
         """Return the scores of all forecasts, or of each item, cutoff or step.
 
         Parameters
         ----------
         by : {"item", "cutoff", "step"}, optional
             What to have a row for. Default: all forecasts together.
+        scale : ndarray of shape (N, C), optional
+            What :meth:`scale` gives, of who has it from another backtest of the same windows.
 
         Returns
         -------
@@ -164,7 +168,7 @@ class Backtest:
         ValueError
             If ``by`` is something else.
         """
-        return score_table(self, by)
+        return score_table(self, by, scale=scale)
 
     def plot(
         self,
@@ -219,17 +223,45 @@ class Backtest:
             Mean absolute difference of rows a season apart; of rows that follow each other where
             there are no more than ``season_length`` rows. NaN where no such pair was observed.
         """
-        panel, season = self.panel, self.season_length
-        last = panel.bounds[self.series] + self.num_rows - 1
-        scales = np.full((len(self.series), panel.num_channels), np.nan)
-        for lag in {season, 1}:
-            chosen = (self.num_rows > season) == (lag == season)
-            total, count = _differences(panel, lag)
-            total, count = total[last[chosen]], count[last[chosen]]
-            scales[chosen] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-        # What is left of a season that repeats itself exactly is rounding.
-        sizes = pd.DataFrame(np.abs(panel.values)).groupby(_owners(panel)).cummax().ffill()
-        return np.where(scales <= _ROUNDING * sizes.to_numpy()[last], 0.0, scales)
+        return seasonal_scale(self.panel, self.series, self.num_rows, self.season_length)
+
+
+def seasonal_scale(
+    panel: Panel, series: np.ndarray, num_rows: np.ndarray, season_length: int
+) -> Float[np.ndarray, "N C"]:
+    """Return the seasonal error of the rows before some cutoffs.
+
+    Parameters
+    ----------
+    panel : Panel
+        The series.
+    series, num_rows : ndarray of int of shape (N,)
+        The series of each cutoff, and its rows before it.
+    season_length : int
+        Steps of a season.
+
+    Returns
+    -------
+    ndarray of shape (N, C)
+        As :meth:`Backtest.scale`.
+
+    Examples
+    --------
+    >>> from mlrforecast.data import read_panel
+    >>> panel = read_panel(np.array([1.0, 2, 4, 8, 16]))
+    >>> float(seasonal_scale(panel, np.array([0]), np.array([4]), 1)[0, 0])
+    2.3333333333333335
+    """
+    last = panel.bounds[series] + num_rows - 1
+    scales = np.full((len(series), panel.num_channels), np.nan)
+    for lag in {season_length, 1}:
+        chosen = (num_rows > season_length) == (lag == season_length)
+        total, count = _differences(panel, lag)
+        total, count = total[last[chosen]], count[last[chosen]]
+        scales[chosen] = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    # What is left of a season that repeats itself exactly is rounding.
+    sizes = pd.DataFrame(np.abs(panel.values)).groupby(_owners(panel)).cummax().ffill()
+    return np.where(scales <= _ROUNDING * sizes.to_numpy()[last], 0.0, scales)
 
 
 def _differences(panel: Panel, lag: int) -> tuple[np.ndarray, np.ndarray]:

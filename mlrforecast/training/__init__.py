@@ -13,6 +13,7 @@ from mlrforecast.training.optim import Parametrization, build_optimizer, mup_gro
 from mlrforecast.training.options import TrainingOptions
 from mlrforecast.training.run import train
 from mlrforecast.training.seeding import isolated_seed
+from mlrforecast.training.watch import Watch
 
 __all__ = [
     "Checkpoint",
@@ -21,6 +22,7 @@ __all__ = [
     "Parametrization",
     "Progress",
     "TrainingOptions",
+    "Watch",
     "annealed",
     "available_memory",
     "build_optimizer",

@@ -15,6 +15,7 @@ from torch import Tensor
 from mlrforecast.training.checkpoint import Checkpoint, Progress
 from mlrforecast.training.module import ForecastModule
 from mlrforecast.training.options import TrainingOptions
+from mlrforecast.training.watch import Watch
 
 STOPPER = ("wait_count", "stopped_epoch", "patience")
 """What early stopping remembers beside its best loss."""
@@ -31,14 +32,21 @@ class Keeper(Callback):
         What ends the run early; it must come before this callback.
     checkpoint : Checkpoint, optional
         Where to write.
+    watch : Watch, optional
+        What looks at the network; checkpoints are written before it does, and at no other time.
     """
 
     def __init__(
-        self, options: TrainingOptions, stopper: EarlyStopping | None, checkpoint: Checkpoint | None
+        self,
+        options: TrainingOptions,
+        stopper: EarlyStopping | None,
+        checkpoint: Checkpoint | None,
+        watch: Watch | None = None,
     ) -> None:
         self.options = options
         self.stopper = stopper
         self.checkpoint = checkpoint
+        self.watch = watch
         self.best_loss = math.inf
         self.best: dict[str, Tensor] = {}
         self.seconds = 0.0
@@ -87,7 +95,11 @@ class Keeper(Callback):
         """Count the step; where nothing is validated, a checkpoint may be due."""
         assert isinstance(pl_module, ForecastModule)
         pl_module.advance()
-        if not self.options.early_stopping and pl_module.steps % self.options.interval == 0:
+        if self.watch is not None:
+            if self.watch.is_due(pl_module.steps, self.options.max_steps):
+                self._write(trainer, pl_module)
+                self.watch.look(deepcopy(pl_module.evaluated).cpu().eval())
+        elif not self.options.early_stopping and pl_module.steps % self.options.interval == 0:
             self._write(trainer, pl_module)
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -98,7 +110,8 @@ class Keeper(Callback):
             state = pl_module.evaluated.state_dict()
             self.best_loss = loss
             self.best = deepcopy(dict(state))
-        self._write(trainer, pl_module)
+        if self.watch is None:
+            self._write(trainer, pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Leave the module with its final weights, in the process that trains."""

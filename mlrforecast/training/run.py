@@ -1,13 +1,11 @@
 """One training run: a model and its windows in, the trained model out, nothing left behind."""
 
-import logging
 import os
 import re
 import signal
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import timedelta
@@ -18,6 +16,7 @@ import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping, TQDMProgressBar
 from lightning.pytorch.callbacks.progress.tqdm_progress import Tqdm
 from lightning.pytorch.strategies import DDPStrategy
+from torch import Tensor
 from torch.multiprocessing.spawn import ProcessRaisedException
 from torch.utils import deterministic
 
@@ -25,19 +24,14 @@ from mlrforecast.data import ForecastBatch, WindowStore
 from mlrforecast.models import EncoderForecaster
 from mlrforecast.nn import Encoder
 from mlrforecast.training._keeper import Keeper, finished
+from mlrforecast.training._silence import Silence, quiet
 from mlrforecast.training.checkpoint import Checkpoint, Progress
 from mlrforecast.training.loggers import build_loggers
 from mlrforecast.training.module import ForecastModule
 from mlrforecast.training.options import TrainingOptions
 from mlrforecast.training.seeding import PROCESS_STATE
-
-_LOGGERS = (
-    "lightning.pytorch",
-    "lightning.fabric",
-    "mlflow",
-    "pytorch_lightning",
-    "torch.multiprocessing.spawn",
-)
+from mlrforecast.training.team import Job, Place, Team
+from mlrforecast.training.watch import Watch
 
 
 class _Windows:
@@ -97,19 +91,6 @@ class _Bar(TQDMProgressBar):
         self.train_progress_bar.set_description(self.title)
 
 
-class _Silence(Callback):
-    """Silence the processes of a run: it is unpickled where one begins, and nowhere else."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _silenced, ()
-
-
-def _silenced() -> _Silence:
-    """Silence this process."""
-    _hush()
-    return _Silence()
-
-
 def train(
     model: EncoderForecaster,
     store: WindowStore,
@@ -117,6 +98,8 @@ def train(
     *,
     validation: WindowStore | None = None,
     checkpoint: Checkpoint | None = None,
+    watch: Watch | None = None,
+    team: Team | None = None,
 ) -> int:
     """Train a model in place; runs in threads of one process take turns.
 
@@ -134,6 +117,11 @@ def train(
     checkpoint : Checkpoint, optional
         Written twenty times in a run and at its end. If it is there already, the run goes on from
         it, to the same weights as one that was not interrupted.
+    watch : Watch, optional
+        What looks at the network in the course of the run; needs ``devices`` to be 1.
+    team : Team, optional
+        What starts the processes of the run; no ``watch`` looks at them. Default: those of
+        several devices are started here.
 
     Returns
     -------
@@ -167,6 +155,7 @@ def train(
     3
     """
     assert validation is not None or not options.early_stopping
+    assert watch is None or team is None
     progress = None
     if checkpoint is not None:
         checkpoint.prepare()
@@ -176,28 +165,55 @@ def train(
             model.load_state_dict(progress.part("model"))
             num_steps = int(progress.numbers["num_steps"])
     else:
-        num_steps = _run(model, store, options, validation, checkpoint, progress)
+        job = Job(model, store, options, validation, checkpoint)
+        if team is None:
+            num_steps = _run(job, progress, watch=watch)
+        else:
+            num_steps, weights = team.train(job)
+            model.load_state_dict(weights)
         if checkpoint is not None:
             checkpoint.write(finished(model.state_dict(), num_steps))
     model.cpu().eval()
     return num_steps
 
 
+def train_share(job: Job, place: Place) -> tuple[int, dict[str, Tensor]]:
+    """Train in one of the processes of a run that somebody else has started.
+
+    Parameters
+    ----------
+    job : Job
+        The run.
+    place : Place
+        This process.
+
+    Returns
+    -------
+    int
+        Optimiser steps that were made.
+    dict of str to Tensor
+        The weights, the same in every process.
+
+    Raises
+    ------
+    FloatingPointError, ModelFileError
+        As :func:`train`; the first one in every process.
+    """
+    num_steps = _run(job, place.progress, place=place)
+    return num_steps, job.model.state_dict()
+
+
 def _run(
-    model: EncoderForecaster,
-    store: WindowStore,
-    options: TrainingOptions,
-    validation: WindowStore | None,
-    checkpoint: Checkpoint | None,
-    progress: Progress | None,
+    job: Job, progress: Progress | None, *, watch: Watch | None = None, place: Place | None = None
 ) -> int:
     """Train from the start, or from where a checkpoint was written."""
+    model, options, checkpoint = job.model, job.options, job.checkpoint
     module = ForecastModule(model, options)
     stopper = None
     if options.early_stopping:
         patience = options.patience
         stopper = EarlyStopping("validation_loss", patience=patience, check_finite=False)
-    keeper = Keeper(options, stopper, checkpoint)
+    keeper = Keeper(options, stopper, checkpoint, watch)
     if checkpoint is not None and progress is not None:
         with _fitting(checkpoint):
             keeper.resume(progress, module)
@@ -205,7 +221,7 @@ def _run(
         module.conclude()
         keeper.settle(module)
     else:
-        _fit(module, _Windows(store, options, module.steps), options, keeper, validation)
+        _fit(module, _Windows(job.store, options, module.steps), keeper, job.validation, place)
     if not keeper.stopped and not options.early_stopping:
         module.check_converged()
     model.cpu()
@@ -222,38 +238,41 @@ def _has_ended(module: ForecastModule, options: TrainingOptions, keeper: Keeper)
 def _fit(
     module: ForecastModule,
     windows: _Windows,
-    options: TrainingOptions,
     keeper: Keeper,
     validation: WindowStore | None,
+    place: Place | None,
 ) -> None:
     """Let Lightning make the steps that are left."""
+    options = keeper.options
     batches = None if validation is None else _Batches(validation, options)
     # Before the last ones no further validation is due.
     validates = options.early_stopping and len(windows) >= options.interval
-    with PROCESS_STATE, _quiet(), _environment_of(options), _repeatable(module), _interruptible():
-        trainer = _trainer(options, keeper, first=windows.first, validates=validates)
+    with PROCESS_STATE, quiet(), _environment_of(options), _repeatable(module), _interruptible():
+        trainer = _trainer(keeper, place, first=windows.first, validates=validates)
         try:
             trainer.fit(module, windows, batches if validates else None)
         except ProcessRaisedException as error:
             raise _own_error(error) from error
 
 
-def _trainer(
-    options: TrainingOptions, keeper: Keeper, *, first: int, validates: bool
-) -> pl.Trainer:
+def _trainer(keeper: Keeper, place: Place | None, *, first: int, validates: bool) -> pl.Trainer:
     """Return a trainer that writes nothing, and validates only where that decides something."""
+    options = keeper.options
     callbacks: list[Callback] = [_Bar(first)] if options.progress else []
     if keeper.stopper is not None and validates:
         callbacks.append(keeper.stopper)
     callbacks.append(keeper)
-    several = options.devices > 1
-    if several:
-        callbacks.insert(0, _Silence())
+    processes: dict[str, Any] = {"devices": options.devices}
+    # Of a static graph, for windows without gaps leave a weight unused.
+    if place is not None:
+        strategy = place.strategy(static_graph=True)
+        processes = {"devices": "auto", "strategy": strategy, "plugins": place.plugins}
+        callbacks += place.callbacks
+    elif options.devices > 1:
+        callbacks.insert(0, Silence())
+        processes["strategy"] = DDPStrategy(start_method="spawn", static_graph=True)
     return pl.Trainer(
         accelerator=options.accelerator,
-        devices=options.devices,
-        # Windows without gaps leave a weight unused.
-        strategy=DDPStrategy(start_method="spawn", static_graph=True) if several else "auto",
         precision=options.precision,
         max_steps=options.max_steps - first,
         max_time=_limit(options, keeper),
@@ -267,6 +286,7 @@ def _trainer(
         num_sanity_val_steps=0,
         val_check_interval=options.interval if validates else None,
         check_val_every_n_epoch=None if validates else 1,
+        **processes,
     )
 
 
@@ -360,26 +380,3 @@ def _interruptible() -> Iterator[None]:
         # Lightning ignores the signal from the first one on, and may leave it so.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence what Lightning says about itself; errors and the progress bar stay."""
-    loggers = [logging.getLogger(name) for name in _LOGGERS]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        try:
-            _hush()
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
-
-
-def _hush() -> None:
-    """Silence what Lightning says about itself in this process."""
-    # Hints about loader workers, log steps, unused accelerators and compilers: advice on choices
-    # that are made here, which a caller could not act on.
-    warnings.filterwarnings("ignore", module=r"(lightning|torch)\.")
-    for name in _LOGGERS:
-        logging.getLogger(name).setLevel(logging.ERROR)

@@ -7,7 +7,7 @@ from pathlib import Path
 PROGRAM = """
 import sys
 
-ABSENT = ("chronos", "gluonts", "modin", "polars", "pyarrow", "ray")
+ABSENT = ("chronos", "gluonts", "modin", "platformdirs", "polars", "pyarrow", "ray", "requests")
 sys.modules.update(dict.fromkeys(ABSENT))  # importing them fails from here on
 
 import numpy as np
