@@ -36,12 +36,14 @@ LEVELS = {
 # other libraries' forms will stand here; nothing else.
 UPWARD: dict[tuple[str, str], str] = {
     ("mlrforecast.estimators._exchange", "integrations"): "a model goes to a hub, or to GluonTS",
+    ("mlrforecast.estimators._training", "integrations"): "a fit goes to a cluster",
 }
 
 # (module or package, imported root) -> why the import waits inside a function.
 INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("mlrforecast.cli", "mlrforecast"): "--help and --version answer without loading torch",
     ("mlrforecast.cli._tables", "pyarrow"): "an extra",
+    ("mlrforecast.data._checks", "platformdirs"): "only a download needs it",
     ("mlrforecast.data._files", "mlrforecast"): "only a download needs requests",
     ("mlrforecast.data._pieces", "pyarrow"): "an extra",
     ("mlrforecast.data.datasets", "mlrforecast"): "only a picture needs it",
@@ -49,7 +51,11 @@ INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("mlrforecast.data.gluonts", "gluonts"): "an extra",
     ("mlrforecast.estimators._exchange", "mlrforecast"): "only a model that leaves needs it",
     ("mlrforecast.estimators._export", "onnxscript"): "an extra",
+    ("mlrforecast.estimators._training", "mlrforecast"): "only a fit on a cluster needs it",
     ("mlrforecast.integrations.hub", "huggingface_hub"): "an extra",
+    ("mlrforecast.integrations.ray", "fsspec"): "an extra",
+    ("mlrforecast.integrations.ray", "pyarrow"): "an extra",
+    ("mlrforecast.integrations.ray", "ray"): "an extra",
     ("mlrforecast.ops.levels", "matplotlib"): "only a picture needs it",
     ("mlrforecast.ops.levels", "pandas"): "only a calendar needs it",
 }

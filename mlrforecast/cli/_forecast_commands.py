@@ -8,14 +8,14 @@ import click
 
 from mlrforecast.cli._console import Console
 from mlrforecast.cli._options import (
-    ACCELERATOR,
     FILE,
     FOLDER,
     accelerator_option,
+    data_options,
     examples,
     format_option,
+    model_options,
     numbers,
-    setting,
     with_console,
     words,
 )
@@ -37,88 +37,12 @@ _STREAM = Path("-")
     "--prediction-length", type=click.IntRange(1), required=True, help="Steps to forecast."
 )
 @click.option("--out", type=FOLDER, required=True, help="Folder of the model, new or to replace.")
-@click.option(
-    "--target",
-    type=words,
-    metavar="COLUMN,...",
-    help="What to forecast: one column of a long table, one or more of a wide one. Default: target "
-    "or y of a long table, all numeric columns of a wide one.",
-)
-@click.option(
-    "--id-column",
-    metavar="COLUMN",
-    help="Names the series of each row of a long table. Default: item_id or unique_id.",
-)
-@click.option(
-    "--timestamp-column",
-    metavar="COLUMN",
-    help="The time stamps. Default: timestamp or ds, else the one column that holds time.",
-)
-@click.option(
-    "--past-covariates",
-    type=words,
-    metavar="COLUMN,...",
-    help="Known up to the present, such as a measured temperature.",
-)
-@click.option(
-    "--known-covariates",
-    type=words,
-    metavar="COLUMN,...",
-    help="Known over the steps to forecast too, such as prices; predict takes them by --future.",
-)
-@click.option(
-    "--static-covariates",
-    type=words,
-    metavar="COLUMN,...",
-    help="One value for each series of a long table.",
-)
-@click.option(
-    "--freq",
-    metavar="ALIAS|STEP",
-    help="Step of the rows, such as 15min, D or W-WED; a whole number for integer time. Default: "
-    "read off the stamps.",
-)
-@click.option(
-    "--season-length",
-    type=click.IntRange(1),
-    help="Steps of a season, for scaled errors and the simple forecasts of backtest. Default: 24 "
-    "for hours, 12 for months, 1 for days and weeks.",
-)
-@click.option(
-    "--fill",
-    type=click.Choice(["missing", "zero"]),
-    help="What absent rows hold. Default: a gap is an error.",
-)
-@click.option(
-    "--resample",
-    type=click.Choice(["mean", "sum", "median", "min", "max", "first", "last"]),
-    help="What becomes of the rows of one step. Default: irregular stamps are an error.",
-)
-@click.option(
-    "--loss",
-    metavar="NAME",
-    help="quantile (the default), mae, mse, normal, student_t or negative_binomial.",
-)
-@click.option("--context-length", type=click.IntRange(1), help="Steps that a forecast reads.")
-@click.option("--max-steps", type=click.IntRange(1), help="Optimiser steps.")
+@data_options
+@model_options
 @click.option(
     "--max-time", type=click.FloatRange(0, min_open=True), help="Longest training, in seconds."
 )
-@click.option(
-    "--early-stopping",
-    is_flag=True,
-    help="Hold back the newest tenth of each series, and stop when its loss no longer falls.",
-)
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), help="Random seed. Default: 0.")
-@click.option("--accelerator", type=ACCELERATOR, help="Where to compute. Default: auto.")
-@click.option(
-    "--set",
-    "settings",
-    type=setting,
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Another argument of MLRForecaster, e.g. --set width=64. May be repeated.",
-)
 @click.option(
     "--calibrate",
     type=click.Choice(["none", "split", "rolling"]),

@@ -96,3 +96,102 @@ def accelerator_option(command: Command) -> Command:
     return click.option(
         "--accelerator", type=ACCELERATOR, help="Where to compute. Default: as in fit."
     )(command)
+
+
+def _together(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return what adds several options, in this order."""
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+data_options = _together(
+    click.option(
+        "--target",
+        type=words,
+        metavar="COLUMN,...",
+        help="What to forecast: one column of a long table, one or more of a wide one. Default: "
+        "target or y of a long table, all numeric columns of a wide one.",
+    ),
+    click.option(
+        "--id-column",
+        metavar="COLUMN",
+        help="Names the series of each row of a long table. Default: item_id or unique_id.",
+    ),
+    click.option(
+        "--timestamp-column",
+        metavar="COLUMN",
+        help="The time stamps. Default: timestamp or ds, else the one column that holds time.",
+    ),
+    click.option(
+        "--past-covariates",
+        type=words,
+        metavar="COLUMN,...",
+        help="Known up to the present, such as a measured temperature.",
+    ),
+    click.option(
+        "--known-covariates",
+        type=words,
+        metavar="COLUMN,...",
+        help="Known over the steps to forecast too, such as prices; predict takes them by "
+        "--future.",
+    ),
+    click.option(
+        "--static-covariates",
+        type=words,
+        metavar="COLUMN,...",
+        help="One value for each series of a long table.",
+    ),
+    click.option(
+        "--freq",
+        metavar="ALIAS|STEP",
+        help="Step of the rows, such as 15min, D or W-WED; a whole number for integer time. "
+        "Default: read off the stamps.",
+    ),
+    click.option(
+        "--season-length",
+        type=click.IntRange(1),
+        help="Steps of a season, for scaled errors and the simple forecasts of backtest. Default: "
+        "24 for hours, 12 for months, 1 for days and weeks.",
+    ),
+    click.option(
+        "--fill",
+        type=click.Choice(["missing", "zero"]),
+        help="What absent rows hold. Default: a gap is an error.",
+    ),
+    click.option(
+        "--resample",
+        type=click.Choice(["mean", "sum", "median", "min", "max", "first", "last"]),
+        help="What becomes of the rows of one step. Default: irregular stamps are an error.",
+    ),
+)
+"""Options that say how a table is read."""
+
+model_options = _together(
+    click.option(
+        "--loss",
+        metavar="NAME",
+        help="quantile (the default), mae, mse, normal, student_t or negative_binomial.",
+    ),
+    click.option("--context-length", type=click.IntRange(1), help="Steps that a forecast reads."),
+    click.option("--max-steps", type=click.IntRange(1), help="Optimiser steps."),
+    click.option(
+        "--early-stopping",
+        is_flag=True,
+        help="Hold back the newest tenth of each series, and stop when its loss no longer falls.",
+    ),
+    click.option("--accelerator", type=ACCELERATOR, help="Where to compute. Default: auto."),
+    click.option(
+        "--set",
+        "settings",
+        type=setting,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Another argument of MLRForecaster, e.g. --set width=64. May be repeated.",
+    ),
+)
+"""Options that say what is trained, and where."""

@@ -37,7 +37,7 @@ class TrainingMixin(FittedForecaster):
         distributed : {"ray"} or RayWorkers, optional
             What starts the processes that the ``devices`` are, one each: ``"ray"`` for workers of
             the Ray cluster that the process is connected to, or else of a Ray on this machine
-            alone; a :class:`mlrforecast.integrations.ray.RayWorkers` to say which cluster and what
+            alone; a :class:`mlrforecast.integrations.RayWorkers` to say which cluster and what
             a worker takes of it. They need the package too. Default: processes of this machine.
 
         Returns
@@ -218,7 +218,7 @@ def _team_of(distributed: Any, X: object) -> Team | None:
     """Return what starts the processes of a fit, None for those of this machine."""
     if distributed is None:
         return None
-    from mlrforecast.integrations.ray import RayWorkers
+    from mlrforecast.integrations import RayWorkers
 
     team = RayWorkers() if isinstance(distributed, str) and distributed == "ray" else distributed
     if not isinstance(team, RayWorkers):

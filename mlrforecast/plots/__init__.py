@@ -7,6 +7,7 @@ from mlrforecast.plots._errors import plot_error_by_step
 from mlrforecast.plots._forecast import plot_forecast
 from mlrforecast.plots._importance import plot_importance
 from mlrforecast.plots._series import plot_series
+from mlrforecast.plots._sweep import plot_sweep
 
 __all__ = [
     "plot_attention",
@@ -16,4 +17,5 @@ __all__ = [
     "plot_forecast",
     "plot_importance",
     "plot_series",
+    "plot_sweep",
 ]

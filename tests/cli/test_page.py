@@ -29,7 +29,7 @@ def run_line(line):
     words = shlex.split(command)
     assert words.pop(0) == "mlrforecast"
     # Small networks, trained for a moment.
-    words += SMALL if words[0] == "fit" else ()
+    words += SMALL if words[0] in ("fit", "tune") and "--resume" not in words else ()
     text = Path(source.removeprefix("cat ")).read_text() if source else None
     result = CliRunner().invoke(main, words, prog_name="mlrforecast", input=text)
     assert result.exit_code == 0, f"{line}: {result.output}"
@@ -54,8 +54,9 @@ def results(tmp_path_factory):
 
 def test_every_command_of_the_page_runs(results):
     folder, found = results
-    assert {words[0] for words, _ in found} == {"fit", "predict", "backtest", "plot", "datasets"}
-    assert len(found) == 15
+    commands = {"fit", "predict", "backtest", "plot", "tune", "datasets"}
+    assert {words[0] for words, _ in found} == commands
+    assert len(found) == 18
     written = {path.name for path in folder.iterdir()}
     named = {words[words.index("--out") + 1] for words, _ in found if "--out" in words}
     assert written == named | {"sales.csv", "plan.csv", "scores.json"}
@@ -94,6 +95,7 @@ def test_the_fields_of_json_are_those_that_are_listed(results, monkeypatch):
         ("plot", lines["plot"]),
         ("predict", ["predict", "calibrated"]),
         ("predict --out", lines["predict"]),
+        ("tune", lines["tune"]),
     ):
         result = CliRunner().invoke(main, [*words, "--json", "--quiet"])
         assert result.exit_code == 0, result.output
