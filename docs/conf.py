@@ -26,7 +26,8 @@ autodoc_default_options = {
     "imported-members": True,
     "show-inheritance": True,
     # scikit-learn writes these, in the markup of its own pages.
-    "exclude-members": "set_fit_request, set_predict_request, set_score_request",
+    "exclude-members": "set_fit_request, set_partial_fit_request, set_predict_request, "
+    "set_score_request",
 }
 autodoc_member_order = "groupwise"
 autodoc_preserve_defaults = True

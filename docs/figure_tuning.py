@@ -24,7 +24,7 @@ def draw(folder: Path) -> None:
         progress=False,
     )
     figure = result.plot()
-    figure.savefig(folder / "sweep.png", dpi=110, bbox_inches="tight")
+    figure.savefig(folder / "sweep.png", dpi=90, bbox_inches="tight")
     plt.close(figure)
 
 

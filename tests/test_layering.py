@@ -41,6 +41,7 @@ UPWARD: dict[tuple[str, str], str] = {
 
 # (module or package, imported root) -> why the import waits inside a function.
 INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
+    ("mlrforecast._core.cluster", "ray"): "an extra",
     ("mlrforecast.cli", "mlrforecast"): "--help and --version answer without loading torch",
     ("mlrforecast.cli._tables", "pyarrow"): "an extra",
     ("mlrforecast.data._checks", "platformdirs"): "only a download needs it",
@@ -58,6 +59,9 @@ INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("mlrforecast.integrations.ray", "ray"): "an extra",
     ("mlrforecast.ops.levels", "matplotlib"): "only a picture needs it",
     ("mlrforecast.ops.levels", "pandas"): "only a calendar needs it",
+    ("mlrforecast.tuning", "pyarrow"): "an extra",
+    ("mlrforecast.tuning", "ray"): "an extra",
+    ("mlrforecast.tuning.tuner", "mlrforecast"): "only a sweep on Ray needs it",
 }
 
 # Modules that an extra brings: never imported at the top of a module.

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -91,6 +92,25 @@ def connected(
         yield ray
 
 
+@contextmanager
+def random_state_kept() -> Iterator[None]:
+    """Put the generator of Python back after a block in which Ray draws from it.
+
+    Examples
+    --------
+    >>> state = random.getstate()
+    >>> with random_state_kept():
+    ...     _ = random.random()
+    >>> random.getstate() == state
+    True
+    """
+    state = random.getstate()
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
 def _check_address(address: str | None) -> None:
     """Complain about an address of no known form."""
     if address is None or address == "auto":
@@ -120,9 +140,11 @@ def _join(ray: ModuleType, address: str, options: dict[str, Any]) -> None:
             host, _, port = address.removeprefix("ray://").rpartition(":")
             # Ray itself would try for minutes.
             socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER).close()
-        ray.init(address, **options)
+        with random_state_kept():
+            ray.init(address, **options)
     except (OSError, RuntimeError, ray.exceptions.RayError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
+        # The last line: a client is sent the traceback of the server.
+        reason = str(error).strip().splitlines()[-1].rstrip(".")
         raise ConnectionError(
             f"No Ray cluster could be joined at {address!r}: {reason}. {advice}"
         ) from error
@@ -142,13 +164,14 @@ def _local(ray: ModuleType, num_cpus: int | None, options: dict[str, Any]) -> It
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     try:
         _read_token_anew(ray)
-        ray.init(
-            "local",
-            num_cpus=num_cpus,
-            include_dashboard=False,
-            _temp_dir=str(folder),
-            **options,
-        )
+        with random_state_kept():
+            ray.init(
+                "local",
+                num_cpus=num_cpus,
+                include_dashboard=False,
+                _temp_dir=str(folder),
+                **options,
+            )
         yield
     finally:
         ray.shutdown()

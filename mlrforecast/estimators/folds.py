@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,11 +13,9 @@ from mlrforecast.estimators import _backtest, _parameters
 from mlrforecast.estimators._fitting import train_on_panel
 from mlrforecast.estimators._forecasts import has_quantiles
 from mlrforecast.estimators._inference import Predictor
+from mlrforecast.estimators.forecaster import MLRForecaster
 from mlrforecast.evaluation import Backtest, seasonal_scale
 from mlrforecast.training import Checkpoint, isolated_seed
-
-if TYPE_CHECKING:
-    from mlrforecast.estimators.forecaster import MLRForecaster
 
 __all__ = ["METRICS", "Fold", "FoldScorer", "plan_folds", "read_training_panel"]
 
@@ -52,7 +49,7 @@ class Fold:
     scale: np.ndarray
 
 
-def read_training_panel(forecaster: "MLRForecaster", X: object) -> tuple[Panel, FrameSchema]:
+def read_training_panel(forecaster: MLRForecaster, X: object) -> tuple[Panel, FrameSchema]:
     """Read a frame as ``fit`` would.
 
     Parameters
@@ -201,7 +198,7 @@ class FoldScorer:
     season_length: int
     times: int = 1
 
-    def check(self, forecaster: "MLRForecaster") -> None:
+    def check(self, forecaster: MLRForecaster) -> None:
         """Raise what ``fit`` would raise of parameters alone, and if the metric cannot be had.
 
         Parameters
@@ -223,7 +220,7 @@ class FoldScorer:
 
     def score(
         self,
-        forecaster: "MLRForecaster",
+        forecaster: MLRForecaster,
         fold: Fold,
         *,
         checkpoint: Checkpoint | None = None,

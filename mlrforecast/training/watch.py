@@ -32,7 +32,15 @@ class Watch:
     look: Callable[[EncoderForecaster], None]
 
     def is_due(self, step: int, max_steps: int) -> bool:
-        """Tell whether a look is due after so many steps of a run."""
+        """Tell whether a look is due.
+
+        Parameters
+        ----------
+        step : int
+            Steps that have been made.
+        max_steps : int
+            Steps of the run.
+        """
         if step >= max_steps:
             return False
         parts = step * self.times // max_steps

@@ -19,7 +19,7 @@ from fsspec.implementations.local import (  # type: ignore[import-untyped]
     LocalFileSystem,
 )
 
-from mlrforecast._core.cluster import connected
+from mlrforecast._core.cluster import connected, random_state_kept
 from mlrforecast._core.optional import import_optional
 from mlrforecast.tuning._driver import make_trials
 from mlrforecast.tuning._records import Records
@@ -129,7 +129,7 @@ def run_ray(
                 verbose=int(settings.progress),
             ),
         )
-        with _interrupts_raised():
+        with _interrupts_raised(), random_state_kept():
             return tuner.fit()
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -179,16 +180,18 @@ def test_records_that_a_full_disk_refuses_are_written_later(tmp_path: Path, monk
     records.write(0, blank_record(0, {"width": 8}, "this"))
     recorder = Recorder(given)
 
-    class Stopped:
-        trial_id, config = "00000", {"width": 8}
-        last_result = {"iteration": 1, "fold": 1, "score": 0.5, "time_total_s": 2.0}
+    stopped = SimpleNamespace(
+        trial_id="00000",
+        config={"width": 8},
+        last_result={"iteration": 1, "fold": 1, "score": 0.5, "time_total_s": 2.0},
+    )
 
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
         patched.setattr(records, "write", full)
-        recorder.record_stop(Stopped())
+        recorder.record_stop(stopped)
         recorder.write_again()
         assert records.read(0)["status"] == "unfinished"
     recorder.write_again()
