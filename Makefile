@@ -31,7 +31,7 @@ FRAME_TESTS := tests/data tests/estimators tests/frames mlrforecast/data mlrfore
 # Says which environment runs: a failure in one only is a difference between the releases.
 WHICH := -c 'import sys, pandas; print(f"== {sys.prefix}: Python {sys.version.split()[0]}, pandas {pandas.__version__}", flush=True)'
 
-.PHONY: help demo test test-frames lint docs bench-ett clean
+.PHONY: help demo test test-long test-frames lint docs bench-ett clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
@@ -71,8 +71,11 @@ lint: $(VENV)/.dev ## ruff (rules and format) and mypy
 test: lint ## every check that CI runs
 	@$(BIN)/python $(WHICH)
 	$(BIN)/python $(PYTEST) $(SHAPED_TESTS) -q --jaxtyping-packages=mlrforecast,beartype.beartype -m "not compile and not slow"
-	$(BIN)/python $(PYTEST)
+	$(BIN)/python $(PYTEST) -m "not long"
 	@$(MAKE) --no-print-directory test-frames
+
+test-long: $(VENV)/.dev ## the tests of a Ray cluster that take minutes each
+	$(BIN)/python -m pytest -m long
 
 test-frames: $(VENV3)/.frames ## the tests of frames once more, with pandas 3 and without GluonTS
 	@$(BIN3)/python $(WHICH)

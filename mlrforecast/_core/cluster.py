@@ -16,6 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
 
+import numpy as np
+
 from mlrforecast._core.optional import import_optional
 
 # Ray puts unix sockets about 70 characters below its session folder; a path to one holds 103.
@@ -87,14 +89,14 @@ def connected(
                 stack.enter_context(_local(ray, num_cpus, options))
             else:
                 _check_unused("running elsewhere", num_cpus=num_cpus)
-                stack.callback(ray.shutdown)
+                stack.callback(_shut_down, ray)
                 _join(ray, address, options)
         yield ray
 
 
 @contextmanager
 def random_state_kept() -> Iterator[None]:
-    """Put the generator of Python back after a block in which Ray draws from it.
+    """Put the generators of Python and NumPy back after a block in which Ray draws from them.
 
     Examples
     --------
@@ -104,11 +106,12 @@ def random_state_kept() -> Iterator[None]:
     >>> random.getstate() == state
     True
     """
-    state = random.getstate()
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
         yield
     finally:
-        random.setstate(state)
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
 
 
 def _check_address(address: str | None) -> None:
@@ -150,6 +153,12 @@ def _join(ray: ModuleType, address: str, options: dict[str, Any]) -> None:
         ) from error
 
 
+def _shut_down(ray: ModuleType) -> None:
+    """Leave a cluster, or end a local Ray."""
+    with random_state_kept():
+        ray.shutdown()
+
+
 @contextmanager
 def _local(ray: ModuleType, num_cpus: int | None, options: dict[str, Any]) -> Iterator[None]:
     """Run a Ray of this machine alone, with its files in a folder that goes with it."""
@@ -174,7 +183,7 @@ def _local(ray: ModuleType, num_cpus: int | None, options: dict[str, Any]) -> It
             )
         yield
     finally:
-        ray.shutdown()
+        _shut_down(ray)
         shutil.rmtree(folder, ignore_errors=True)
 
 

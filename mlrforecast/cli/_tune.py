@@ -72,7 +72,7 @@ def run_tune(
                 progress=console.progress,
             )
     except KeyboardInterrupt:
-        console.say(f"mlrforecast tune --resume {folder} goes on with it.")
+        console.say(f"To go on with the sweep: mlrforecast tune --resume {folder}")
         raise
     finally:
         _tidy(folder)
@@ -217,6 +217,7 @@ def _as_text(result: TuneResult) -> str:
     )
     columns = ["trial", "status", "score", *result.parameters, "seconds"]
     table = trials[columns].rename(columns={"score": result.metric})
-    return f"{len(result.trials)} trials: {told}. The best:\n" + table.to_string(
+    count = "1 trial" if len(result.trials) == 1 else f"{len(result.trials)} trials"
+    return f"{count}: {told}. The best:\n" + table.to_string(
         index=False, float_format="{:.4g}".format, na_rep=""
     )

@@ -17,6 +17,7 @@ from mlrforecast.cli._tables import STREAM
 from mlrforecast.cli._tune_commands import COMMAND
 
 _PATHS = ("space_file", "runtime_env")
+_SPACES = ("space", "space_file", "preset")
 _FREE = ("out", "resume", "as_json", "quiet", "no_progress")
 """Options that say nothing of the sweep."""
 
@@ -54,6 +55,9 @@ def read_command(folder: Path, context: click.Context) -> tuple[str | None, dict
     for name in options.keys() & old.keys():
         if context.get_parameter_source(name) == ParameterSource.DEFAULT:
             options[name] = old[name]
+    # A space that is given now takes the place of the old one, in whatever form that was.
+    if now := [name for name in _SPACES if context.params[name]]:
+        options |= {name: None for name in _SPACES if name not in now}
     if options["data"] == STREAM and context.params["data"] is None:
         raise click.UsageError("DATA came from stdin: give it again.")
     return options.pop("data"), options

@@ -283,11 +283,15 @@ class FoldScorer:
             num_rows=fold.cutoffs.num_rows,
             season_length=self.season_length,
         )
+        if not np.isfinite(found.point[np.isfinite(found.scale).all(axis=(1, 2))]).all():
+            raise FloatingPointError(
+                "Training diverged: forecasts of a fold are no numbers. Lower `learning_rate`."
+            )
         score = float(pd.Series(scored.scores(scale=fold.scale))[self.metric])
         if not np.isfinite(score):
             raise FloatingPointError(
-                f"The {self.metric} of a fold is {score}: it has no observed value, no error of "
-                "the seasonal naive forecast to be scaled by, or forecasts that are no numbers."
+                f"The {self.metric} of a fold is {score}: no value of it was observed, or there is "
+                "no error of the seasonal naive forecast to be scaled by."
             )
         return score
 

@@ -58,7 +58,7 @@ def plot_sweep(
     """Draw the trials of a sweep, how they learnt, and which parameters the score rests on.
 
     Above, parallel coordinates: a line for each trial through its parameters to its score, dark
-    for a good one, the best in red. Below, on the left, the score of each trial in the course of
+    for a good one, the best in orange. Below, on the left, the score of each trial in the course of
     its training, fold after fold; on the right, how much the score rests on each parameter: by how
     much a random forest, which has learnt the scores of the finished trials from their parameters,
     errs more when a parameter is shuffled. It says nothing before ten trials have finished, and
@@ -159,7 +159,7 @@ def _most(trials: pd.DataFrame) -> float:
 
 
 def _styles(sweep: _Sweep) -> list[dict[str, Any]]:
-    """Return how each trial is drawn: the best in red, above all others."""
+    """Return how each trial is drawn: the best in orange, above all others."""
     trials = sweep.trials
     finished = int((trials["status"] == "finished").sum())
     styles: list[dict[str, Any]] = []
@@ -232,6 +232,9 @@ def _draw_curves(axis: Axes, sweep: _Sweep) -> None:
         )
     seen = curves["score"][np.isfinite(curves["score"])]
     low, high = seen.min(), min(seen.max(), np.quantile(seen, 0.95) * 1.1, sweep.most)
+    # The curve of the best trial is never cut.
+    best = curves["score"][curves["trial"].isin(sweep.best)]
+    high = max(high, best[np.isfinite(best)].max()) if len(best) else high
     margin = 0.06 * (high - low) or 0.1
     axis.set_ylim(low - 2.0 * margin, high + margin)
     whole_numbers(axis)

@@ -101,7 +101,7 @@ def run_ray(
     pausing = settings.scheduler in PAUSING or not isinstance(settings.scheduler, str)
     waiting = _WAITING if searcher is None else 1
     environment = _ENVIRONMENT | {"TUNE_MAX_PENDING_TRIALS_PG": str(waiting)}
-    with _variables(environment), _connected(settings, environment):
+    with _variables(environment), _connected(settings, environment) as ray:
         trainable = tune.with_parameters(run_on_ray, task=task, sweep=sweep)
         tuner = tune.Tuner(
             tune.with_resources(trainable, dict(settings.resources)),
@@ -129,7 +129,7 @@ def run_ray(
                 verbose=int(settings.progress),
             ),
         )
-        with _interrupts_raised(), random_state_kept():
+        with _interrupts_raised(ray), random_state_kept():
             return tuner.fit()
 
 
@@ -181,9 +181,13 @@ def _variables(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _interrupts_raised() -> Iterator[None]:
-    """Raise the KeyboardInterrupt that Ray Tune takes as a request to end."""
-    if threading.current_thread() is not threading.main_thread():
+def _interrupts_raised(ray: ModuleType) -> Iterator[None]:
+    """Raise the KeyboardInterrupt that Ray Tune takes as a request to end.
+
+    It does so in the main thread alone, and not for a client, whose driver is elsewhere.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or ray.util.client.ray.is_connected():
         yield
         return
     names = [name for name in ("SIGINT", "SIGUSR1") if hasattr(signal, name)]
@@ -210,6 +214,4 @@ def _reporter(settings: Settings, parameters: tuple[str, ...]) -> Any:
     return Reporter(
         metric_columns={"score": settings.metric, "iteration": "reports", "fold": "fold"},
         parameter_columns=list(parameters),
-        metric="score",
-        mode="min",
     )

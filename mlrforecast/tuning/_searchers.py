@@ -1,5 +1,6 @@
 """Searchers of Ray by name."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,12 +48,18 @@ def make_searcher(space: Mapping[str, Any], settings: Settings, *, known: int) -
             f"`searcher`={settings.searcher!r} cannot search a grid, and `space[{grids[0]!r}]` is "
             "one. Give a list, which is a choice, or searcher='random'."
         )
+    # Optuna tells of each study that it makes.
+    optuna = logging.getLogger("optuna")
+    level = optuna.level
     try:
+        optuna.setLevel(logging.WARNING)
         accepted = searcher.set_search_properties("score", "min", _space.to_ray(space))
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ValueError(
             f"`searcher`={settings.searcher!r} cannot search `space`: {error}"
         ) from error
+    finally:
+        optuna.setLevel(level)
     if not accepted:
         raise ValueError(
             f"`searcher`={settings.searcher!r} has a metric or a space of its own already: give "

@@ -121,7 +121,8 @@ def tune(
         that goes at the end.
     resume : bool
         Whether to go on with the sweep in ``storage_path``: trials that have finished are kept,
-        those that failed are run again. The data and the settings of the search must be the same.
+        those that failed are run again. The data and the settings of the search must be the same,
+        but ``num_samples`` may be larger: the trials that there are keep their places.
     max_failures : int
         How often a trial is started again after its process or node died. Trials that raise an
         error are not.
@@ -210,7 +211,8 @@ def tune(
         with _advice_on_interrupt(settings, kept=storage_path is not None):
             grid = _run(task, configs, space, settings, records)
         result = _result(task, records, tuple(space), grid)
-    return _refitted(result, task, X, progress=progress) if refit else result
+    shown = progress and bool(forecaster.progress)
+    return _refitted(result, task, X, progress=shown) if refit else result
 
 
 def _run(
@@ -318,8 +320,10 @@ def _begin(records: Records, description: dict[str, Any], *, resume: bool) -> No
             f"`resume` needs a sweep in `storage_path`, but {records.storage_path!r} has no "
             f"{SWEEP}."
         )
-    if difference := next(_differences(begun, description), None):
-        name, before, now = difference
+    for name, before, now in _differences(begun, description):
+        if name == "settings.num_samples" and now > before:
+            records.write_sweep(description)
+            continue
         raise ValueError(
             f"`resume` needs the sweep as it was begun, but {name} was {before!r} and is {now!r}."
         )
@@ -382,7 +386,11 @@ def _result(task: Task, records: Records, parameters: tuple[str, ...], grid: Any
     done = trials[trials["status"] == "finished"]
     if done.empty:
         reasons = trials["error"].dropna()
-        first = f"; the first one: {reasons.iloc[0]}" if len(reasons) else ""
+        first = ""
+        if len(reasons):
+            row = trials.loc[reasons.index[0]]
+            told = ", ".join(f"{name}={row[name]}" for name in parameters)
+            first = f"; trial {row['trial']} with {told}: {reasons.iloc[0]}"
         counts = ", ".join(
             f"{count} {status}" for status, count in trials["status"].value_counts().items()
         )

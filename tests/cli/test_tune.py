@@ -276,7 +276,7 @@ def test_data_from_stdin_are_to_be_given_again(run, stopped, tables):
 def test_ctrl_c_says_how_to_go_on(run, stopped, tables, tmp_path):
     result = run("tune", tables / "wide.csv", *SWEEP, "--out", "s")
     assert result.exit_code == 130
-    assert "mlrforecast tune --resume s goes on with it." in result.stderr
+    assert "To go on with the sweep: mlrforecast tune --resume s" in result.stderr
     assert {path.name for path in (tmp_path / "s").iterdir()} == {"command.json", "sweep"}
 
 

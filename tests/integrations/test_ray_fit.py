@@ -96,7 +96,7 @@ def test_a_diverged_run_says_what_to_do(cluster: RayCluster) -> None:
     assert not hasattr(forecaster, "model_")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_lost_worker_starts_again_from_the_checkpoint(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,7 +131,7 @@ MLRForecaster(**TINY | settings).fit(wide(2000), distributed="ray")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])

@@ -13,7 +13,7 @@ def faulty(notes: Path, faults: dict[int, str], **parameters: Any) -> MLRForecas
 
     Each run of a trial adds a line to the file ``notes / seed``, then meets with the fault of its
     seed: ``"raise"``, ``"kill"`` (its process, as when the machine has no memory left), ``"kill
-    once"``, ``"memory"`` (there is none) or ``"disk"`` (no file may grow).
+    once"``, ``"memory"`` (there is none), ``"disk"`` (no file may grow) or ``"nan"`` (its loss).
 
     The class is local, so that it travels to the workers, which cannot import the tests.
     """
@@ -38,6 +38,8 @@ def faulty(notes: Path, faults: dict[int, str], **parameters: Any) -> MLRForecas
                 raise ArithmeticError("planted")
             if fault == "kill" or (fault == "kill once" and not before):
                 os.kill(os.getpid(), signal.SIGKILL)
+            if fault == "nan":
+                self.learning_rate = 1e30
             if fault == "memory":
                 limit = (2**30, resource.getrlimit(resource.RLIMIT_AS)[1])
                 resource.setrlimit(resource.RLIMIT_AS, limit)

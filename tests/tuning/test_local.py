@@ -121,7 +121,9 @@ def test_a_trial_that_fails_is_a_row_with_its_reason():
 
 
 def test_a_sweep_without_a_finished_trial_says_what_happened():
-    with pytest.raises(TuningError, match=r"No trial finished \(2 failed\); the first one: Floa"):
+    with pytest.raises(
+        TuningError, match=r"No trial finished \(2 failed\); trial 0 with learning_rate=1e\+30: F"
+    ):
         sweep({"learning_rate": [1e30]}, base=forecaster(max_steps=30, gradient_clip=None))
 
 
@@ -199,18 +201,38 @@ def test_resume_keeps_what_finished_and_runs_what_failed(tmp_path, monkeypatch):
     ("changes", "message"),
     [
         ({"seed": 1}, "settings.seed was 0 and is 1"),
+        ({"num_samples": 1}, "settings.num_samples was 2 and is 1"),
         ({"space": {"dropout": [0.0]}}, "space"),
         ({"base": forecaster(width=16)}, "forecaster.width was '8' and is '16'"),
         ({"X": frame() + 1}, "data was"),
     ],
 )
 def test_resume_needs_the_same_sweep(tmp_path, changes, message):
-    sweep({"dropout": [0.0, 0.1]}, storage_path=tmp_path / "sweep", num_samples=1)
-    options = {"space": {"dropout": [0.0, 0.1]}, "num_samples": 1} | changes
+    sweep({"dropout": [0.0, 0.1]}, storage_path=tmp_path / "sweep", num_samples=2)
+    options = {"space": {"dropout": [0.0, 0.1]}, "num_samples": 2} | changes
     with pytest.raises(
         ValueError, match=f"`resume` needs the sweep as it was begun, but {message}"
     ):
         sweep(**options, storage_path=tmp_path / "sweep", resume=True)
+
+
+def test_resume_may_ask_for_more_trials(tmp_path, monkeypatch):
+    path = tmp_path / "sweep"
+    few = sweep(storage_path=path, num_samples=1)
+    trained: list[int] = []
+    real = local_module.run_trial
+
+    def counting(*args: Any, folder: Path) -> Any:
+        trained.append(int(folder.name))
+        return real(*args, folder=folder)
+
+    monkeypatch.setattr(local_module, "run_trial", counting)
+    more = sweep(storage_path=path, num_samples=2, resume=True)
+    assert trained == [2, 3]
+    assert len(few.trials) == 2
+    columns = ["trial", "score", "learning_rate", "dropout"]
+    whole = sweep(num_samples=2)
+    assert more.trials[columns].equals(whole.trials[columns])
 
 
 def test_resume_needs_a_sweep(tmp_path):

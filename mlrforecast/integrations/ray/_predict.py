@@ -2,6 +2,7 @@
 
 import copy
 import logging
+import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -36,6 +37,8 @@ from mlrforecast.training import isolated_seed
 
 PART = 500_000
 """Rows of the source for each part of the series, which one worker holds at a time."""
+
+_USAGE = "RAY_DATA_USAGE_DISABLED"
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -294,10 +297,15 @@ def _own_errors(ray: ModuleType) -> Iterator[None]:
 def _hushed(progress: bool) -> Iterator[None]:
     """Keep Ray Data from telling what it does, unless that is asked for."""
     logger = logging.getLogger("ray.data")
-    level = logger.level
+    level, variable = logger.level, os.environ.get(_USAGE)
     try:
+        # Otherwise a thread looks for counters of its use until the process ends.
+        os.environ[_USAGE] = "1"
         if not progress:
             logger.setLevel(logging.CRITICAL)
         yield
     finally:
         logger.setLevel(level)
+        del os.environ[_USAGE]
+        if variable is not None:
+            os.environ[_USAGE] = variable
