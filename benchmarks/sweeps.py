@@ -67,8 +67,8 @@ from mlrforecast.tuning._trial import Task, run_trial
 
 HORIZON, CONTEXT, ROWS = 24, 168, 4_000
 SIZES = {
-    "long": (8, {"mlrforecast": 900, "neuralforecast": 200}),
-    "short": (16, {"mlrforecast": 90}),
+    "long": (4, {"mlrforecast": 450, "neuralforecast": 400}),
+    "short": (12, {"mlrforecast": 45}),
 }
 """Trials, and steps of each, by how long they take: about 10 s and 1 s here."""
 ROUNDS = 3

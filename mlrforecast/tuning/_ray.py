@@ -214,4 +214,5 @@ def _reporter(settings: Settings, parameters: tuple[str, ...]) -> Any:
     return Reporter(
         metric_columns={"score": settings.metric, "iteration": "reports", "fold": "fold"},
         parameter_columns=list(parameters),
+        print_intermediate_tables=True,
     )

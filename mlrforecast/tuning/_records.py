@@ -89,7 +89,12 @@ class Records:
         path = f"{self._root}/{name}"
         if self.local is None:
             # Object stores show a file once it is whole.
-            self._system.pipe_file(path, text)
+            try:
+                self._system.pipe_file(path, text)
+            except FileNotFoundError:
+                # Not an object store: folders must be there.
+                self._system.makedirs(path.rpartition("/")[0], exist_ok=True)
+                self._system.pipe_file(path, text)
             return
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_whole(Path(path), text)

@@ -171,7 +171,7 @@ def run_trial(
     folder.mkdir(parents=True, exist_ok=True)
     forecaster, scorer = task.configured(config), task.scorer
     scorer.check(forecaster)
-    state = _State.read(folder)
+    state = TrialState.read(folder)
     begin = time.monotonic() - state.seconds
 
     def tell(iteration: int, scores: list[float]) -> None:
@@ -201,7 +201,7 @@ def run_trial(
 
 
 @dataclass
-class _State:
+class TrialState:
     """How far a trial has come, beside the network that it is training."""
 
     fold_scores: list[float]
@@ -209,7 +209,7 @@ class _State:
     seconds: float
 
     @classmethod
-    def read(cls, folder: Path) -> "_State":
+    def read(cls, folder: Path) -> "TrialState":
         """Return the state that a folder holds, or that of the start."""
         file = folder / "trial.json"
         return cls(**json.loads(file.read_bytes())) if file.is_file() else cls([], [], 0.0)

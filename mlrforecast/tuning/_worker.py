@@ -13,7 +13,7 @@ from typing import Any
 from mlrforecast._core.optional import import_optional
 from mlrforecast.tuning._local import failure
 from mlrforecast.tuning._records import Records
-from mlrforecast.tuning._trial import Report, Task, _State, run_trial
+from mlrforecast.tuning._trial import Report, Task, TrialState, run_trial
 
 Record = dict[str, Any]
 
@@ -116,7 +116,7 @@ class _Trial:
         fs = import_optional("pyarrow.fs", extra="tune", purpose="A sweep on Ray")
         try:
             fs.copy_files(path, str(folder), source_filesystem=self.sweep.filesystem)
-            state = _State.read(folder)
+            state = TrialState.read(folder)
         except (OSError, ValueError, TypeError):
             for file in folder.iterdir():
                 file.unlink()

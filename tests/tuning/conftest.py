@@ -16,8 +16,8 @@ def cluster() -> Iterator[RayCluster]:
         yield started
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def local_ray() -> Iterator[Any]:
-    """A Ray of this machine that the process is connected to."""
+    """A Ray of this machine that the process is connected to, from here to the end of the file."""
     with connected(num_cpus=2) as ray:
         yield ray

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ray import tune as ray_tune
 
 from mlrforecast._core import cluster as cluster_module
 from mlrforecast._core.cluster import connected
-from mlrforecast._core.errors import MissingDependencyError
+from mlrforecast._core.errors import MissingDependencyError, TuningError
 from mlrforecast.tuning import TuneResult, tune
 from mlrforecast.tuning._driver import _shortened, make_trials
 from mlrforecast.tuning._records import Records
@@ -58,6 +59,70 @@ def check_same(result: TuneResult, expected: TuneResult) -> None:
 @pytest.fixture(scope="module")
 def expected() -> TuneResult:
     return sweep(executor="local")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"searcher": "nothing"}, ValueError, "`searcher` must be one of random"),
+        ({"searcher": 3}, TypeError, "a searcher of Ray, got 3"),
+        ({"searcher": "optuna"}, ValueError, r"cannot search a grid, and `space\['learning_rate"),
+        ({"searcher": "bayesopt"}, MissingDependencyError, "is not installed"),
+        ({"scheduler": 3}, TypeError, "a scheduler of Ray, got 3"),
+        ({"address": "nowhere", "storage_path": "x"}, ValueError, '"host:port"'),
+    ],
+)
+def test_what_cannot_be_run_is_refused_before_ray_starts(
+    options: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
+):
+    if "storage_path" in options:
+        options = options | {"storage_path": tmp_path}
+    with pytest.raises(error, match=message):
+        sweep(**options)
+    assert not ray.is_initialized()
+
+
+def test_a_cluster_that_does_not_answer_is_named():
+    address = f"127.0.0.1:{free_port()}"
+    with (
+        pytest.raises(ConnectionError, match=f"No Ray cluster could be joined at '{address}'"),
+        connected(address),
+    ):
+        pass
+
+
+def test_rays_own_threads_do_not_reach_the_output(capsys):
+    def speak(text: str) -> None:
+        thread = threading.Thread(target=lambda: sys.stdout.write(text), name="ray_listener")
+        thread.start()
+        thread.join()
+
+    for quiet in (True, False):
+        with cluster_module._hushed(quiet):
+            speak(f"{quiet} ")
+            sys.stdout.write("mine ")
+    assert capsys.readouterr() == ("mine mine ", "False ")
+
+
+def test_the_generators_of_the_process_are_put_back():
+    # The guard of all tests fails this one if they are not.
+    with cluster_module.random_state_kept():
+        random.random()
+        np.random.rand()  # noqa: NPY002 - as Ray does
+
+
+def test_an_account_of_a_dead_process_fits_a_line():
+    told = (
+        "ActorDiedError: The actor died unexpectedly before finishing this task. class_name: A "
+        "actor_id: 1 pid: 2 namespace: b ip: 10.0.0.1 The actor is dead because its worker process "
+        "has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits. "
+        "Some common causes include: (1) and more."
+    )
+    assert _shortened(told) == (
+        "ActorDiedError: The actor died unexpectedly before finishing this task. The actor is dead "
+        "because its worker process has died. Worker unexpectedly exits. It was killed, or the "
+        "machine had no memory left."
+    )
 
 
 def test_a_local_ray_runs_the_same_trials_and_leaves_no_trace(
@@ -124,6 +189,12 @@ def test_a_sweep_that_is_done_is_told_and_not_run(local_ray, tmp_path: Path, mon
     assert dict(zip(found["trial_id"].astype(int), found["score"], strict=True)) == (
         again.trials.set_index("trial")["score"].to_dict()
     )
+
+
+def test_a_sweep_that_ran_out_of_time_goes_on(local_ray, expected: TuneResult, tmp_path: Path):
+    with pytest.raises(TuningError, match="No trial finished"):
+        sweep(max_time=1e-3, storage_path=tmp_path / "sweep")
+    check_same(sweep(storage_path=tmp_path / "sweep", resume=True), expected)
 
 
 def test_the_data_are_put_once_and_no_trial_carries_them(local_ray, monkeypatch):
@@ -200,7 +271,8 @@ def test_trials_are_numbered_limited_and_those_known_keep_their_parameters(
     searcher = FakeSearcher()
     made = make_trials(given, None, searcher, total=3, max_concurrent=2)
     ray_tune.register_trainable("trial", lambda config: None)
-    spec = {"run": "trial", "stop": {}, "max_failures": 0, "storage": None}
+    storage = SimpleNamespace(trial_driver_staging_path=str(tmp_path))
+    spec = {"run": "trial", "stop": {}, "max_failures": 0, "storage": storage}
     made.add_configurations([type("E", (), {"spec": spec | {"checkpoint_config": None}})])
     first, second = made.next_trial(), made.next_trial()
     assert [str(first), str(second)] == ["00000", "00001"]
@@ -215,39 +287,9 @@ def test_trials_are_numbered_limited_and_those_known_keep_their_parameters(
     assert records.read(1)["status"] == "failed"
 
 
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"searcher": "nothing"}, ValueError, "`searcher` must be one of random"),
-        ({"searcher": 3}, TypeError, "a searcher of Ray, got 3"),
-        ({"searcher": "optuna"}, ValueError, r"cannot search a grid, and `space\['learning_rate"),
-        ({"searcher": "bayesopt"}, MissingDependencyError, "is not installed"),
-        ({"scheduler": 3}, TypeError, "a scheduler of Ray, got 3"),
-        ({"address": "nowhere", "storage_path": "x"}, ValueError, '"host:port"'),
-    ],
-)
-def test_what_cannot_be_run_is_refused_before_ray_starts(
-    options: dict[str, Any], error: type[Exception], message: str, tmp_path: Path
-):
-    if "storage_path" in options:
-        options = options | {"storage_path": tmp_path}
-    with pytest.raises(error, match=message):
-        sweep(**options)
-    assert not ray.is_initialized()
-
-
 def test_a_trial_that_would_never_start_is_refused(local_ray):
     with pytest.raises(ValueError, match=r"`resources` ask for 3 'cpu' for a trial.*has 2"):
         sweep(resources={"cpu": 3})
-
-
-def test_a_cluster_that_does_not_answer_is_named():
-    address = f"127.0.0.1:{free_port()}"
-    with (
-        pytest.raises(ConnectionError, match=f"No Ray cluster could be joined at '{address}'"),
-        connected(address),
-    ):
-        pass
 
 
 def test_settings_that_a_running_ray_cannot_take_are_refused(local_ray):
@@ -256,37 +298,3 @@ def test_settings_that_a_running_ray_cannot_take_are_refused(local_ray):
     with connected() as again:
         assert again is local_ray
     assert ray.is_initialized()
-
-
-def test_rays_own_threads_do_not_reach_the_output(capsys):
-    def speak(text: str) -> None:
-        thread = threading.Thread(target=lambda: sys.stdout.write(text), name="ray_listener")
-        thread.start()
-        thread.join()
-
-    for quiet in (True, False):
-        with cluster_module._hushed(quiet):
-            speak(f"{quiet} ")
-            sys.stdout.write("mine ")
-    assert capsys.readouterr() == ("mine mine ", "False ")
-
-
-def test_the_generators_of_the_process_are_put_back():
-    # The guard of all tests fails this one if they are not.
-    with cluster_module.random_state_kept():
-        random.random()
-        np.random.rand()  # noqa: NPY002 - as Ray does
-
-
-def test_an_account_of_a_dead_process_fits_a_line():
-    told = (
-        "ActorDiedError: The actor died unexpectedly before finishing this task. class_name: A "
-        "actor_id: 1 pid: 2 namespace: b ip: 10.0.0.1 The actor is dead because its worker process "
-        "has died. Worker exit type: SYSTEM_ERROR Worker exit detail: Worker unexpectedly exits. "
-        "Some common causes include: (1) and more."
-    )
-    assert _shortened(told) == (
-        "ActorDiedError: The actor died unexpectedly before finishing this task. The actor is dead "
-        "because its worker process has died. Worker unexpectedly exits. It was killed, or the "
-        "machine had no memory left."
-    )
