@@ -88,7 +88,8 @@ def test_pandas_2_and_3_are_allowed_and_each_has_an_environment_that_tests_it() 
     assert all(version in core.specifier for version in ("2.2.0", "2.3.3", "3.0.0", "3.1.1"))
     dev = [Requirement(text) for text in project["optional-dependencies"]["dev"]]
     assert [str(r.specifier) for r in dev if r.name == "pandas"] == ["<3"]
-    assert {extra for r in dev for extra in r.extras} == {"docs", "gluonts", "hub", "onnx", "test"}
+    own = {extra for r in dev if r.name == "mlrforecast" for extra in r.extras}
+    assert own == {"docs", "gluonts", "hub", "onnx", "test", "tune"}
 
     # Where `make test` runs this, its own variables would be handed on.
     fresh = ("env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL")

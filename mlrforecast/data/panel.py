@@ -251,9 +251,7 @@ class Panel:
         return f"column {name_at(self.labels, channel)!r}"
 
     def crop(self, first: np.ndarray, last: np.ndarray) -> "Panel":
-        """Return the rows ``first[s]`` to ``last[s] - 1``, counted inside series ``s``.
-
-        Of a single series they are views, of several a copy.
+        """Return a copy of the rows ``first[s]`` to ``last[s] - 1``, counted inside series ``s``.
 
         Parameters
         ----------
@@ -262,8 +260,22 @@ class Panel:
         """
         return replace(self, **self._rows(self.bounds[:-1] + first, last - first))
 
+    def head(self, num_rows: np.ndarray) -> "Panel":
+        """Return the first ``num_rows[s]`` rows of each series, of a single one without a copy."""
+        if len(self) > 1 or not self.storage.in_memory:
+            return self.crop(np.zeros_like(num_rows), num_rows)
+        rows = slice(0, int(num_rows[0]))
+        return replace(
+            self,
+            index=self.index[rows],
+            values=self.values[rows],
+            bounds=np.array([0, rows.stop]),
+            past=tuple(covariate.take(rows) for covariate in self.past),
+            known=tuple(covariate.take(rows) for covariate in self.known),
+        )
+
     def tail(self, rows: int) -> "Panel":
-        """Return the newest ``rows`` rows of each series (all if there are fewer), as crop does."""
+        """Return a copy of the newest ``rows`` rows of each series (all if there are fewer)."""
         lengths = self.lengths
         return self.crop(np.maximum(lengths - rows, 0), lengths)
 
@@ -276,23 +288,10 @@ class Panel:
             **self._rows(self.bounds[numbers], self.lengths[numbers]),
         )
 
-    def _view(self, rows: slice, bounds: np.ndarray) -> dict[str, Any]:
-        """Return rows that follow each other without copying them."""
-        return {
-            "index": self.index[rows],
-            "values": self.values[rows],
-            "bounds": bounds,
-            "past": tuple(covariate.take(rows) for covariate in self.past),
-            "known": tuple(covariate.take(rows) for covariate in self.known),
-        }
-
     def _rows(self, first: np.ndarray, counts: np.ndarray) -> dict[str, Any]:
-        """Take ``counts[s]`` rows from row ``first[s]`` on for each series ``s`` of a panel."""
+        """Copy ``counts[s]`` rows from row ``first[s]`` on for each series ``s`` of a panel."""
         bounds = np.concatenate([[0], np.cumsum(counts)])
         covariates = (*self.past, *self.known)
-        if len(counts) == 1 and self.storage.in_memory:
-            rows = slice(int(first[0]), int(first[0] + counts[0]))
-            return self._view(rows, bounds)
         given = [ticks_of(self.index), self.values, *(each.values for each in covariates)]
         made = [
             self.storage.allocate((int(bounds[-1]), *array.shape[1:]), array.dtype)

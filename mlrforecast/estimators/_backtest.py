@@ -165,7 +165,7 @@ def training_rows(panel: Panel, num_rows: np.ndarray) -> Panel:
             "No series has two rows before its oldest cutoff to train on. Pass more rows, fewer "
             "`windows`, or refit=False."
         )
-    cropped = panel.crop(np.zeros_like(num_rows), num_rows)
+    cropped = panel.head(num_rows)
     return cropped if enough.all() else cropped.select(np.flatnonzero(enough))
 
 

@@ -36,7 +36,7 @@ def test_version_and_help(run):
     assert {" ".join(words) for words in WORDS} == {
         *("backtest", "benchmark", "benchmark ett", "completion", "datasets"),
         *("datasets fetch", "datasets info", "datasets list", "datasets verify"),
-        *("demo", "fit", "plot", "predict"),
+        *("demo", "fit", "plot", "predict", "tune"),
     }
     for words in ((), *WORDS):
         result = run(*words, "--help")

@@ -159,7 +159,7 @@ def test_a_score_that_is_no_number_is_an_error():
 
 def test_rows_of_a_single_series_are_not_copied():
     panel = panel_of(60)
-    cropped = panel.crop(np.array([3]), np.array([50]))
+    cropped = panel.head(np.array([50]))
     assert np.shares_memory(cropped.values, panel.values)
-    assert cropped.index[0] == panel.index[3]
-    assert len(cropped.values) == 47
+    assert cropped.index.equals(panel.index[:50])
+    assert len(cropped.values) == 50

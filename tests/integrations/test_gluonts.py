@@ -110,7 +110,9 @@ class TestPredictor:
         whole = fitted.to_gluonts().predict([days(40 + number) for number in range(10)])
         for one, other in zip(found, whole, strict=False):
             assert one.item_id == other.item_id
-            np.testing.assert_allclose(one.forecast_array, other.forecast_array, rtol=1e-5)
+            np.testing.assert_allclose(
+                one.forecast_array, other.forecast_array, rtol=1e-5, atol=1e-5
+            )
 
     def test_items_may_occur_twice_or_have_no_name(self, fitted):
         first, again = days(60), days(60) | {"target": days(60)["target"][:50]}
