@@ -12,6 +12,7 @@ import ray
 import torch
 from neuralforecast import NeuralForecast
 from neuralforecast.auto import AutoPatchTST
+from neuralforecast.common._base_auto import RayOptions
 from neuralforecast.losses.pytorch import MAE
 from neuralforecast.models import PatchTST
 from ray import tune
@@ -55,8 +56,7 @@ def main() -> None:
         loss=MAE(),
         config=config | {"learning_rate": tune.grid_search(rates)},
         num_samples=1,
-        cpus=1,
-        gpus=0,
+        ray_options=RayOptions(cpus=1, gpus=0),
         verbose=False,
     )
     NeuralForecast([model], freq="h").fit(frame, val_size=case["validation"])
