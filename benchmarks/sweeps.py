@@ -404,14 +404,17 @@ def _share(trials: int) -> dict[str, Any]:
 @contextlib.contextmanager
 def _watched() -> Iterator[tuple[list[float], dict[int, float]]]:
     """Note the bytes in the object store, and the most that each worker holds, in MB."""
+    import ray
     from ray._private.internal_api import node_stats
 
+    node = ray.nodes()[0]
+    address = node["NodeManagerAddress"], node["NodeManagerPort"]
     store, workers = [0.0], {}
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(0.2):
-            store.append(node_stats().store_stats.object_store_bytes_used / 1e6)
+            store.append(node_stats(*address).store_stats.object_store_bytes_used / 1e6)
             for process in psutil.process_iter(["pid", "cmdline"]):
                 title = " ".join(process.info["cmdline"] or [])
                 if "ray::" in title and "IDLE" not in title:

@@ -5,7 +5,7 @@ Every channel of every series is a run of float32 values in one buffer, and a wi
 with the rows, not with the windows.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 import torch
@@ -131,7 +131,7 @@ class WindowStore:
         seed: int,
         first: int = 0,
         share: slice = slice(None),
-    ) -> Iterator[ForecastBatch]:
+    ) -> Generator[ForecastBatch, None, None]:
         """Yield batches of windows drawn at random with replacement.
 
         Parameters

@@ -6,7 +6,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import timedelta
 from typing import Any
@@ -41,6 +41,7 @@ class _Windows:
         self.store = store
         self.options = options
         self.first = first
+        self.drawn: Generator[ForecastBatch, None, None] | None = None
 
     def __len__(self) -> int:
         return self.options.max_steps - self.first
@@ -48,13 +49,20 @@ class _Windows:
     def __iter__(self) -> Iterator[ForecastBatch]:
         options = self.options
         rank = torch.distributed.get_rank() if options.devices > 1 else 0
-        return self.store.sample(
+        self.drawn = self.store.sample(
             options.batch_size,
             options.max_steps,
             seed=options.seed,
             first=self.first,
             share=slice(rank, None, options.devices),
         )
+        return self.drawn
+
+    def release(self) -> None:
+        """Let go of the data: a trainer stays until cycles of references are collected."""
+        del self.store
+        if self.drawn is not None:
+            self.drawn.close()
 
 
 class _Batches:
@@ -68,6 +76,10 @@ class _Batches:
 
     def __iter__(self) -> Iterator[ForecastBatch]:
         return iter(self.batches)
+
+    def release(self) -> None:
+        """Let go of the data, as those of the training do."""
+        self.batches.clear()
 
 
 class _Bar(TQDMProgressBar):
@@ -253,6 +265,11 @@ def _fit(
             trainer.fit(module, windows, batches if validates else None)
         except ProcessRaisedException as error:
             raise _own_error(error) from error
+        finally:
+            windows.release()
+            keeper.watch = None
+            if batches is not None:
+                batches.release()
 
 
 def _trainer(keeper: Keeper, place: Place | None, *, first: int, validates: bool) -> pl.Trainer:

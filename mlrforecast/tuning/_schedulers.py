@@ -58,7 +58,9 @@ def make_scheduler(task: Task, space: Mapping[str, Any], settings: Settings) -> 
     if name == "median":
         return schedulers.MedianStoppingRule(**time, grace_period=first)
     if name == "pbt":
-        return _population(space, settings.seed, perturbation_interval=first, **time)
+        # Often: a trial may take over from another one only in the midst of its training.
+        interval = max(1, task.reports // 4)
+        return _population(space, settings.seed, perturbation_interval=interval, **time)
     return schedulers.FIFOScheduler()
 
 

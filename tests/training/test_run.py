@@ -1,5 +1,6 @@
 """Training runs: they learn, stop when they should, and leave nothing behind."""
 
+import gc
 import logging
 import os
 import random
@@ -7,6 +8,7 @@ import signal
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -21,6 +23,7 @@ import torch
 from mlrforecast.data import WindowStore
 from mlrforecast.models import EncoderForecaster
 from mlrforecast.training import ForecastModule, TrainingOptions, isolated_seed, train
+from mlrforecast.training.watch import Watch
 from tests.training.runs import model_of, store_of, weights, windows_of
 
 LOGGERS = ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning")
@@ -306,3 +309,40 @@ def test_training_works_in_a_thread() -> None:
     thread.start()
     thread.join()
     assert steps == [20]
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_the_data_goes_with_the_last_who_holds_it_and_waits_for_no_collector(
+    early_stopping: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[weakref.ref[Any]] = []
+    drawn = WindowStore.evenly_spaced
+
+    def spied(self: WindowStore, *arguments: Any) -> Iterator[Any]:
+        for batch in drawn(self, *arguments):
+            batches.append(weakref.ref(batch.past_target))
+            yield batch
+
+    monkeypatch.setattr(WindowStore, "evenly_spaced", spied)
+    store = store_of()
+    known = weakref.ref(store)
+    looks: list[type] = []
+    fast = {"max_steps": 20, "batch_size": 32, "learning_rate": 1e-2, "accelerator": "cpu"}
+    options = TrainingOptions(**fast, progress=False, early_stopping=early_stopping)
+    gc.disable()
+    try:
+        with isolated_seed(0):
+            train(
+                model_of(),
+                store,
+                options,
+                validation=store if early_stopping else None,
+                watch=Watch(2, lambda model, store=store: looks.append(type(model))),
+            )
+        del store
+        assert known() is None
+        assert looks == [EncoderForecaster]
+        assert bool(batches) == early_stopping
+        assert [batch for batch in batches if batch() is not None] == []
+    finally:
+        gc.enable()

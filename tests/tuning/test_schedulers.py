@@ -115,7 +115,7 @@ def test_trials_are_stopped_or_finish_with_the_scores_of_any_sweep(local_ray, sc
 
 def test_population_based_training_goes_on_from_better_weights_with_other_parameters(local_ray):
     space = {"learning_rate": ray_tune.loguniform(1e-6, 3e-2)}
-    options = {"num_samples": 4, "folds": 1, "reports": 4, "scheduler": "pbt"}
+    options = {"num_samples": 4, "folds": 1, "reports": 8, "scheduler": "pbt"}
     base = forecaster(max_steps=40)
     result = sweep(space, base=base, **options)
     plain = sweep(space, base=base, **options | {"scheduler": "fifo", "executor": "local"})
