@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).parents[1]
 SECONDS_TO_START = 120.0
@@ -34,11 +35,24 @@ class RayCluster:
         Worker nodes to start with.
     cpus : int
         CPUs that each worker offers.
+    python : str
+        What the nodes run on.
+    path : Path or None
+        What they import beside what is installed there.
     """
 
-    def __init__(self, workers: int = 2, cpus: int = 1) -> None:
+    def __init__(
+        self,
+        workers: int = 2,
+        cpus: int = 1,
+        *,
+        python: str = sys.executable,
+        path: Path | None = REPOSITORY,
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="mlr-", dir="/tmp"))
         self.cpus = cpus
+        self.python = python
+        self.environment = ENVIRONMENT | {"PYTHONPATH": "" if path is None else str(path)}
         self.workers: list[subprocess.Popen[bytes] | None] = []
         self.nodes: list[subprocess.Popen[bytes]] = []
         try:
@@ -100,7 +114,7 @@ class RayCluster:
                 "--disable-usage-stats",
             )
         command = [
-            *(sys.executable, "-m", "ray.scripts.scripts", "start", "--block", *options),
+            *(self.python, "-m", "ray.scripts.scripts", "start", "--block", *options),
             *("--node-ip-address=127.0.0.1", "--object-store-memory=100000000"),
             *("--min-worker-port=0", "--max-worker-port=0"),
             *(f"--temp-dir={self.folder / name}", "--include-log-monitor=false"),
@@ -111,7 +125,7 @@ class RayCluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=os.environ | ENVIRONMENT | {"PYTHONPATH": str(REPOSITORY)},
+                env=os.environ | self.environment,
                 start_new_session=True,
             )
         self.nodes.append(node)
@@ -153,9 +167,9 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def ray_cluster(workers: int = 2, cpus: int = 1) -> Iterator[RayCluster]:
+def ray_cluster(workers: int = 2, cpus: int = 1, **options: Any) -> Iterator[RayCluster]:
     """A cluster for the length of a block."""
-    cluster = RayCluster(workers, cpus)
+    cluster = RayCluster(workers, cpus, **options)
     try:
         yield cluster
     finally:
