@@ -136,14 +136,15 @@ def main() -> None:
         print(json.dumps(part(**case)))
         return
     arguments.output.mkdir(parents=True, exist_ok=True)
-    if {"overhead", "other"} & set(arguments.parts.split(",")):
-        for length, (trials, steps) in SIZES.items():
-            for library, count in steps.items():
-                part = "overhead" if library == "mlrforecast" else "other"
-                if part in arguments.parts and (part == "overhead" or arguments.other):
-                    rows = _compare(library, length, trials, count, arguments.other)
-                    _save(arguments.output / "overhead.csv", OVERHEAD, rows)
-    if "sharing" in arguments.parts:
+    parts = set(arguments.parts.split(","))
+    libraries = {"mlrforecast"} if "overhead" in parts else set()
+    if "other" in parts and arguments.other:
+        libraries.add("neuralforecast")
+    for length, (trials, steps) in SIZES.items():
+        for library in steps.keys() & libraries:
+            rows = _compare(library, length, trials, steps[library], arguments.other)
+            _save(arguments.output / "overhead.csv", OVERHEAD, rows)
+    if "sharing" in parts:
         for trials in (5, 50):
             found = _in_process(sys.executable, __file__, {"part": "sharing", "trials": trials})
             _save(arguments.output / "sharing.csv", SHARING, [found | _shared()])

@@ -238,7 +238,7 @@ def _training_windows(
     num_rows = chosen - (ends - counts)[series] + context
     values = panel.values_at(series, num_rows[:, None] + np.arange(-context, steps))
     held = np.flatnonzero(first)
-    early = panel.crop(np.zeros_like(first), first)
+    early = panel.head(first)
     units = deviations(early.values, np.append(early.bounds[held], len(early.values)))
     values /= units[np.searchsorted(held, series), None]
     return values[:, :context], values[:, context:]
