@@ -59,7 +59,9 @@ def main() -> None:
     """Time every case and write the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("output", type=Path, help="CSV file to write")
-    parser.add_argument("--lengths", type=int, nargs="+", default=[64, 128, 192, 336, 720, 2048])
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=[48, 64, 128, 192, 336, 720, 2048]
+    )
     parser.add_argument("--seconds", type=float, default=0.1, help="time given to each row")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""PyTorch's attention kernels that also return, or take, the log-sum-exp of each row.
+"""PyTorch's attention kernels for a GPU that also return, or take, the log-sum-exp of each row.
 
 They are reached as ``torch.ops.aten`` operators because the public function returns the output
 alone. Tensors are (N, H, T, E) of one width E; the log-sum-exp is (N, H, T).
@@ -10,27 +10,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["Gradients", "attend_piece", "attend_piece_backward", "width_multiple"]
+__all__ = ["Gradients", "attend_piece", "attend_piece_backward"]
 
 Gradients: TypeAlias = tuple[Tensor, Tensor, Tensor]
 
 _aten = torch.ops.aten
 
 
-def width_multiple(device: torch.device) -> int:
-    """Return what the width of a piece must be a multiple of."""
-    return 1 if device.type == "cpu" else 8
-
-
 def attend_piece(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
     """Return the output of one piece and the log-sum-exp of its rows."""
-    if q.device.type == "cpu":
-        out, lse = _aten._scaled_dot_product_flash_attention_for_cpu(
-            q, k, v, 0.0, causal, attn_mask=bias, scale=scale
-        )
-    elif _takes_flash(q, bias):
+    if _takes_flash(q, bias):
         out, lse = _aten._scaled_dot_product_flash_attention(
             q, k, v, 0.0, causal, False, scale=scale
         )[:2]
@@ -54,11 +45,7 @@ def attend_piece_backward(
     scale: float,
 ) -> Gradients:
     """Return the gradients of one piece, given the output and log-sum-exp of the whole rows."""
-    if q.device.type == "cpu":
-        gradients = _aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            grad, q, k, v, out, lse, 0.0, causal, attn_mask=bias, scale=scale
-        )
-    elif _takes_flash(q, bias):
+    if _takes_flash(q, bias):
         gradients = _flash_backward(grad, q, k, v, out, lse, causal=causal, scale=scale)
     else:
         seed = torch.zeros((), dtype=torch.int64, device=q.device)

@@ -6,10 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
-from torch import Tensor
-
-__all__ = ["Pieces", "cut_into_pieces", "window"]
+__all__ = ["Pieces", "cut_into_pieces"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,78 +16,80 @@ class Pieces:
     """Equal rectangles of the score matrix, one every ``stride`` steps, no row in two of them."""
 
     shared: int
-    """Levels that the two sides of every pair share."""
+    """Levels that the two sides of every pair share; on the diagonal some pairs share more."""
     q_start: int
     k_start: int
     q_length: int
     k_length: int
     stride: int
     count: int
-    causal: bool
-    """Whether only the lower triangle counts (a block that attends to itself)."""
+    diagonal: bool
+    """Whether the pieces are steps that attend to themselves: the only ones with a future."""
+    inner: tuple[tuple[int, ...], ...] = ()
+    """Where in a piece the blocks of each finer level begin; of pieces on the diagonal alone."""
 
 
 @lru_cache(maxsize=64)
 def cut_into_pieces(
-    length: int, starts: tuple[tuple[int, ...], ...], causal: bool
+    length: int, starts: tuple[tuple[int, ...], ...], causal: bool, leaf: int = 0
 ) -> tuple[Pieces, ...]:
-    """Cover each pair that shares a block once, by rectangles that share one number of levels.
+    """Cover each pair that shares a block once, by rectangles.
 
     ``starts`` holds where the blocks of each level begin; a coarser level's are among a finer
-    one's. The finest blocks attend to themselves. Siblings (blocks of one level in one block of
-    the level above) are halved again and again, and at each cut the right half attends to the left
-    one, and the other way round unless ``causal``: few large pieces instead of one for each pair.
+    one's. Siblings (blocks of one level in one block of the level above) are halved again and
+    again, and at each cut the right half attends to the left one, and the other way round unless
+    ``causal``: few large pieces instead of one for each pair. What is left attends to itself: the
+    finest blocks, or the first run of siblings of at most ``leaf`` steps, whatever finer levels
+    there are. With a ``leaf`` finest blocks are halved like siblings if ``causal``, so that no
+    more than such a square is computed for its lower triangle alone.
     """
-    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    finest = len(starts) - 1
+    groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+
+    def edges_in(start: int, end: int, lvl: int) -> Sequence[int]:
+        if lvl < len(starts):
+            blocks = starts[lvl]
+            inside = blocks[bisect_left(blocks, start) : bisect_left(blocks, end)]
+        else:
+            inside = tuple(range(start, end, leaf if leaf and causal else end - start))
+        return (*inside, end)
 
     def add(depth: int, shared: int, q_side: tuple[int, int], k_side: tuple[int, int]) -> None:
         (q_start, q_end), (k_start, k_end) = q_side, k_side
-        key = (depth, shared, q_end - q_start, k_end - k_start, k_start - q_start)
+        inner = (
+            ()
+            if depth
+            else tuple(
+                tuple(edge - q_start for edge in edges_in(q_start, q_end, lvl)[:-1])
+                for lvl in range(shared, len(starts))
+            )
+        )
+        key = (depth, shared, q_end - q_start, k_end - k_start, k_start - q_start, inner)
         groups[key].append(q_start)
 
-    def halve(edges: Sequence[int], depth: int, shared: int) -> None:
-        siblings = len(edges) - 1
-        if siblings < 2:
+    def cover(edges: Sequence[int], depth: int, lvl: int) -> None:
+        start, end = edges[0], edges[-1]
+        while len(edges) == 2 and lvl < len(starts):
+            lvl, depth = lvl + 1, 1
+            edges = edges_in(start, end, lvl)
+        if len(edges) == 2 or end - start <= leaf:
+            add(0, lvl, (start, end), (start, end))
             return
         # A power of two on the left keeps the pieces of different parents equal.
-        middle = 1 << ((siblings - 1).bit_length() - 1)
-        left, right = (edges[0], edges[middle]), (edges[middle], edges[-1])
-        add(depth, shared, right, left)
+        middle = 1 << ((len(edges) - 2).bit_length() - 1)
+        left, right = (start, edges[middle]), (edges[middle], end)
+        add(depth, lvl, right, left)
         if not causal:
-            add(depth, shared, left, right)
-        halve(edges[: middle + 1], depth + 1, shared)
-        halve(edges[middle:], depth + 1, shared)
+            add(depth, lvl, left, right)
+        cover(edges[: middle + 1], depth + 1, lvl)
+        cover(edges[middle:], depth + 1, lvl)
 
-    def descend(start: int, end: int, lvl: int) -> None:
-        if lvl == finest:
-            add(0, lvl + 1, (start, end), (start, end))
-            return
-        edges = _edges(start, end, starts[lvl + 1])
-        halve(edges, depth=1, shared=lvl + 1)
-        for child in itertools.pairwise(edges):
-            descend(*child, lvl + 1)
-
-    roots = _edges(0, length, starts[0])
-    for root in itertools.pairwise(roots):
-        descend(*root, 0)
+    for root in itertools.pairwise(edges_in(0, length, 0)):
+        cover(root, 1, 0)
     return tuple(
-        Pieces(shared, at, at + shift, q_length, k_length, stride, count, causal and not depth)
-        for (depth, shared, q_length, k_length, shift), at_all in sorted(groups.items())
+        Pieces(shared, at, at + shift, q_length, k_length, stride, count, not depth, inner)
+        for (depth, shared, q_length, k_length, shift, inner), at_all in sorted(groups.items())
         for at, stride, count in _progressions(sorted(at_all))
     )
-
-
-def window(x: Tensor, start: int, length: int, pieces: Pieces) -> Tensor:
-    """View (B, H, T, ...) as the windows of its pieces: (B, H, count, length, ...)."""
-    reach = (pieces.count - 1) * pieces.stride + length
-    windows = x.narrow(2, start, reach).unfold(2, length, pieces.stride)
-    return windows.movedim(-1, 3)
-
-
-def _edges(start: int, end: int, starts: tuple[int, ...]) -> list[int]:
-    """Return where the blocks of one level begin inside [start, end), and ``end``."""
-    return [*starts[bisect_left(starts, start) : bisect_left(starts, end)], end]
 
 
 def _progressions(starts: list[int]) -> Iterator[tuple[int, int, int]]:

@@ -1,28 +1,25 @@
-"""Multi-level attention as ordinary attention over pieces, merged by their log-sum-exp.
+"""Multi-level attention as ordinary attention over dense rectangles of the scores.
 
 Two positions that share exactly ``m`` levels meet in the first ``R_m`` columns only. So siblings
-attend to each other through one dense call with the other columns zeroed, and the finest blocks
-to themselves with all of them. No T x T matrix is built.
+attend to each other in those columns, and the finest blocks to themselves in all of them: on a CPU
+tile by tile, on a GPU by PyTorch's kernels. No T x T matrix is built. Either way is one operator of
+PyTorch, with fake tensors and gradients of its own, so that compilers, graphs and checkpointing see
+nothing of what is inside.
 """
 
-import math
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
-from torch.nn.functional import pad
 
 from mlrforecast.ops._layout import expand_heads
 from mlrforecast.ops.attention._case import AttentionCase
-from mlrforecast.ops.attention._piece_kernels import (
-    attend_piece,
-    attend_piece_backward,
-    width_multiple,
-)
-from mlrforecast.ops.attention._pieces import Pieces, cut_into_pieces, window
+from mlrforecast.ops.attention._merged import attend_merged, attend_merged_backward
+from mlrforecast.ops.attention._tiles import Problem, attend_tiles, attend_tiles_backward
+from mlrforecast.ops.levels import Levels
 
 __all__ = ["hierarchical_attention", "refusal"]
 
@@ -43,10 +40,6 @@ def refusal(case: AttentionCase) -> str | None:
         return "it computes softmax attention only, and `link` is 'identity'"
     if case.dropout_p > 0:
         return f"it has no dropout, and `dropout_p` is {case.dropout_p}"
-    if case.dtype == torch.float16 and case.masked_keys:
-        return "in float16 a masked key could outweigh very low scores; bfloat16 has the range"
-    if torch.compiler.is_compiling():
-        return "torch.compile cannot trace its merge in place"
     reason = _partition_refusal(case)
     if reason is not None:
         return reason
@@ -64,6 +57,8 @@ def _partition_refusal(case: AttentionCase) -> str | None:
         return f"it needs as many queries as keys, got T={pairs.num_queries} and S={pairs.num_keys}"
     if pairs.window is not None:
         return "it needs blocks on every level, and the coarsest has a window"
+    if levels.block_sizes is None and torch.compiler.is_compiling():
+        return "torch.compile cannot trace whether `block_ids` nest without gaps"
     if levels.batched:
         return "it needs one partition for all sequences, and `block_ids` give each its own"
     if not levels.contiguous:
@@ -81,6 +76,8 @@ def _precision_refusal(case: AttentionCase) -> str | None:
         return None
     if case.dtype == torch.float64:
         return "the kernels of the GPU have no float64"
+    if case.dtype == torch.float16 and case.masked_keys:
+        return "in float16 a masked key could outweigh very low scores; bfloat16 has the range"
     width = max(case.levels.width, case.value_width)
     if width > 256:
         return f"the kernels of the GPU serve heads of at most 256 columns, got {width}"
@@ -94,7 +91,7 @@ def hierarchical_attention(
     case: AttentionCase,
     key_mask: Bool[Tensor, "B S"] | None = None,
 ) -> Float[Tensor, "B H T V"]:
-    """Attend piece by piece and merge the pieces exactly.
+    """Attend rectangle by rectangle of the scores.
 
     Parameters
     ----------
@@ -114,147 +111,162 @@ def hierarchical_attention(
     Tensor of shape (B, H, T, V)
         In the dtype of ``v``; 0 in rows that may attend no key.
     """
-    value_width = v.shape[-1]
-    k, v = expand_heads(k, q.shape[1]), expand_heads(v, q.shape[1])
-    multiple = width_multiple(q.device)
-    width = -(-max(q.shape[-1], value_width) // multiple) * multiple
-    q, k, v = (pad(x, (0, width - x.shape[-1])) for x in (q, k, v))
-    # torch's stubs leave Function.apply untyped.
-    out: Tensor = _MergedPieces.apply(q, k, v, key_mask, case)  # type: ignore[no-untyped-call]
-    return out[..., :value_width]
-
-
-class _MergedPieces(torch.autograd.Function):
-    """Forward and backward over the pieces; the merge itself is never differentiated."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, key_mask: Tensor | None, case: AttentionCase
-    ) -> Tensor:
-        precise = torch.promote_types(q.dtype, torch.float32)
-        out = torch.zeros_like(v, dtype=precise, memory_format=torch.contiguous_format)
-        lse = torch.full(q.shape[:-1], -math.inf, dtype=precise, device=q.device)
-        for pieces, factors, scale in _plan(case, q):
-            rows, columns = _sides(pieces)
-            bias, sees = _mask_of(key_mask, pieces, q)
-            part, part_lse = attend_piece(
-                _scaled(_gather(q, *rows), factors),
-                _gather(k, *columns),
-                _gather(v, *columns),
-                bias,
-                causal=pieces.causal,
-                scale=scale,
-            )
-            if sees is not None:
-                part_lse = part_lse.masked_fill(~sees, -math.inf)
-            _merge(window(out, *rows), window(lse, *rows), part, part_lse)
-        out = out.to(q.dtype)
-        ctx.save_for_backward(q, k, v, out, lse, key_mask)
-        ctx.case = case
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        q, k, v, out, lse, key_mask = ctx.saved_tensors
-        # A row that sees no key must get weights exp(score - inf) = 0 from the kernels.
-        lse = lse.masked_fill(lse == -math.inf, math.inf)
-        grads = [
-            torch.zeros_like(x, dtype=lse.dtype, memory_format=torch.contiguous_format)
-            for x in (q, k, v)
-        ]
-        for pieces, factors, scale in _plan(ctx.case, q):
-            rows, columns = _sides(pieces)
-            bias, _ = _mask_of(key_mask, pieces, q)
-            grad_q, grad_k, grad_v = attend_piece_backward(
-                _gather(grad, *rows),
-                _scaled(_gather(q, *rows), factors),
-                _gather(k, *columns),
-                _gather(v, *columns),
-                _gather(out, *rows),
-                _gather(lse, *rows),
-                bias,
-                causal=pieces.causal,
-                scale=scale,
-            )
-            _add(window(grads[0], *rows), grad_q * factors)
-            _add(window(grads[1], *columns), grad_k)
-            _add(window(grads[2], *columns), grad_v)
-        return grads[0].to(q.dtype), grads[1].to(q.dtype), grads[2].to(q.dtype), None, None
-
-
-_Side = tuple[int, int, Pieces]
-
-
-def _plan(case: AttentionCase, q: Tensor) -> Iterator[tuple[Pieces, Tensor, float]]:
-    """Yield the pieces with the factor of each column of q and that of the whole score."""
     levels = case.levels
-    factors = torch.zeros(
-        levels.num_levels, q.shape[-1], dtype=torch.promote_types(q.dtype, torch.float32)
+    out: Tensor
+    out, _ = torch.ops.mlrforecast.hierarchical_attention(
+        _scaled(q, case),
+        expand_heads(k, q.shape[1]),
+        expand_heads(v, q.shape[1]),
+        key_mask,
+        levels.ids(case.device) if levels.block_sizes is None else None,
+        list(levels.ranks),
+        [size or 0 for size in levels.block_sizes or ()],
+        levels.offset,
+        max(case.scales),
+        case.causal,
+        case.divide_by_shared_levels,
     )
-    # Relative to the largest scale no factor is above 1, and half precision cannot overflow.
+    return out
+
+
+def _scaled(q: Tensor, case: AttentionCase) -> Tensor:
+    """Put the factor of each level on its columns, relative to the largest.
+
+    No such factor is above 1, and half precision cannot overflow.
+    """
     largest = max(case.scales)
-    end = 0
-    for lvl, rank in enumerate(levels.ranks):
-        factors[lvl:, end : end + rank] = case.scales[lvl] / largest
-        end += rank
-    factors = factors.to(q.device)
-    for pieces in cut_into_pieces(levels.length, levels.starts(), case.causal):
-        divisor = pieces.shared if case.divide_by_shared_levels else 1
-        yield pieces, factors[pieces.shared - 1], largest / divisor
+    if min(case.scales) == largest:
+        return q
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    # Filled where they are used: a copy to the device could not be part of a graph of its work.
+    factors = [
+        torch.full((rank,), scale / largest, dtype=dtype, device=q.device)
+        for rank, scale in zip(case.levels.ranks, case.scales, strict=True)
+    ]
+    return (q * torch.cat(factors)).to(q.dtype)
 
 
-def _sides(pieces: Pieces) -> tuple[_Side, _Side]:
-    """Return where the queries and where the keys of the pieces lie."""
-    return (
-        (pieces.q_start, pieces.q_length, pieces),
-        (pieces.k_start, pieces.k_length, pieces),
+@torch.library.custom_op("mlrforecast::hierarchical_attention", mutates_args=())
+def _attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    key_mask: Tensor | None,
+    block_ids: Tensor | None,
+    ranks: Sequence[int],
+    block_sizes: Sequence[int],
+    offset: int,
+    scale: float,
+    causal: bool,
+    divide: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the output, and of each row the log-sum-exp that the backward pass reads."""
+    problem = _problem(q, block_ids, ranks, block_sizes, offset, scale, causal, divide)
+    attend = attend_tiles if q.device.type == "cpu" else attend_merged
+    return attend(q, k, v, key_mask, problem)
+
+
+@_attention.register_fake
+def _(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    key_mask: Tensor | None,
+    block_ids: Tensor | None,
+    ranks: Sequence[int],
+    block_sizes: Sequence[int],
+    offset: int,
+    scale: float,
+    causal: bool,
+    divide: bool,
+) -> tuple[Tensor, Tensor]:
+    precise = torch.promote_types(q.dtype, torch.float32)
+    return q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=precise)
+
+
+@torch.library.custom_op("mlrforecast::hierarchical_attention_backward", mutates_args=())
+def _attention_backward(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    key_mask: Tensor | None,
+    block_ids: Tensor | None,
+    ranks: Sequence[int],
+    block_sizes: Sequence[int],
+    offset: int,
+    scale: float,
+    causal: bool,
+    divide: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of queries, keys and values."""
+    problem = _problem(q, block_ids, ranks, block_sizes, offset, scale, causal, divide)
+    attend = attend_tiles_backward if q.device.type == "cpu" else attend_merged_backward
+    return attend(grad, q, k, v, out, lse, key_mask, problem)
+
+
+@_attention_backward.register_fake
+def _(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    key_mask: Tensor | None,
+    block_ids: Tensor | None,
+    ranks: Sequence[int],
+    block_sizes: Sequence[int],
+    offset: int,
+    scale: float,
+    causal: bool,
+    divide: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    grad_q, grad_k, grad_v = (x.new_empty(x.shape) for x in (q, k, v))
+    return grad_q, grad_k, grad_v
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, key_mask, block_ids, *options = inputs
+    ctx.save_for_backward(q, k, v, *output, key_mask, block_ids)
+    ctx.mark_non_differentiable(output[1])
+    ctx.options = options
+
+
+def _differentiate(ctx: Any, grad: Tensor, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    gradients = torch.ops.mlrforecast.hierarchical_attention_backward(
+        grad, *ctx.saved_tensors, *ctx.options
     )
+    return (*gradients, *[None] * 8)
 
 
-def _gather(x: Tensor, start: int, length: int, pieces: Pieces) -> Tensor:
-    """Copy (B, H, T, ...) into a batch of pieces (B * count, H, length, ...)."""
-    return window(x, start, length, pieces).transpose(1, 2).flatten(0, 1).contiguous()
+_attention.register_autograd(_differentiate, setup_context=_keep_for_backward)
 
 
-def _scaled(q: Tensor, factors: Tensor) -> Tensor:
-    """Scale the columns of the levels that count, and zero the others."""
-    return (q * factors).to(q.dtype)
+def _problem(
+    q: Tensor,
+    block_ids: Tensor | None,
+    ranks: Sequence[int],
+    block_sizes: Sequence[int],
+    offset: int,
+    scale: float,
+    causal: bool,
+    divide: bool,
+) -> Problem:
+    """Collect the arguments of an operator."""
+    length = q.shape[2]
+    if block_ids is None:
+        starts = _starts_in_grid(length, tuple(ranks), tuple(block_sizes), offset)
+    else:
+        starts = Levels(length, ranks, block_ids=block_ids).starts()
+    return Problem(starts, tuple(ranks), scale, causal, divide)
 
 
-def _ungather(part: Tensor, like: Tensor) -> Tensor:
-    """View a batch of pieces as the windows that it was gathered from."""
-    batch, count = like.shape[0], like.shape[2]
-    return part.reshape(batch, count, *part.shape[1:]).transpose(1, 2)
-
-
-def _add(target: Tensor, part: Tensor) -> None:
-    """Add a batch of pieces to its windows in place."""
-    target += _ungather(part, target)
-
-
-def _merge(out: Tensor, lse: Tensor, part: Tensor, part_lse: Tensor) -> None:
-    """Merge a batch of pieces into its windows in place, weighted by their log-sum-exp."""
-    part, part_lse = _ungather(part, out), _ungather(part_lse, lse)
-    total = torch.logaddexp(lse, part_lse)
-    # Rows that have seen no key so far would give -inf - -inf.
-    finite = total.masked_fill(total == -math.inf, 0.0)
-    out *= (lse - finite).exp()[..., None]
-    out += part * (part_lse - finite).exp()[..., None]
-    lse.copy_(total)
-
-
-def _mask_of(
-    key_mask: Tensor | None, pieces: Pieces, q: Tensor
-) -> tuple[Tensor | None, Tensor | None]:
-    """Return the additive mask of the pieces' keys, and which of their rows see any key."""
-    if key_mask is None:
-        return None, None
-    keys = _gather(key_mask[:, None], *_sides(pieces)[1])[:, :, None]
-    bias = torch.zeros(keys.shape, dtype=q.dtype, device=q.device)
-    # Finite even when a kernel goes over to powers of two, because some make NaN of rows whose
-    # every key is at minus infinity.
-    bias = bias.masked_fill(~keys, torch.finfo(q.dtype).min / 2)
-    seen = keys.cumsum(-1) > 0
-    sees = seen[:, :, 0] if pieces.causal else seen[:, :, 0, -1:]
-    return bias, sees
+@lru_cache(maxsize=64)
+def _starts_in_grid(
+    length: int, ranks: tuple[int, ...], sizes: tuple[int, ...], offset: int
+) -> tuple[tuple[int, ...], ...]:
+    """Return where blocks begin; they are asked for in every layer and step."""
+    return Levels(length, ranks, [size or None for size in sizes], offset=offset).starts()
