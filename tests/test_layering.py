@@ -57,6 +57,8 @@ INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("mlrforecast.integrations.ray", "fsspec"): "an extra",
     ("mlrforecast.integrations.ray", "pyarrow"): "an extra",
     ("mlrforecast.integrations.ray", "ray"): "an extra",
+    ("mlrforecast.ops.attention", "mlrforecast"): "only a call on a GPU needs Triton's kernels",
+    ("mlrforecast.ops.attention", "triton"): "only a call on a GPU needs it",
     ("mlrforecast.ops.levels", "matplotlib"): "only a picture needs it",
     ("mlrforecast.ops.levels", "pandas"): "only a calendar needs it",
     ("mlrforecast.tuning", "pyarrow"): "an extra",
@@ -77,6 +79,13 @@ OPTIONAL = {
     "ray",
     "transformers",
     "triton",
+}
+
+
+# Modules that only functions import, and that are made of the optional module throughout.
+MADE_OF: set[tuple[str, str]] = {
+    ("mlrforecast.ops.attention._decode_kernels", "triton"),
+    ("mlrforecast.ops.attention._triton_kernels", "triton"),
 }
 
 
@@ -146,7 +155,7 @@ def complaints(source: str, module: str, *, is_package: bool = False) -> list[st
             found += [f"{where}: {rule}" for rule in _broken_inside(item, module, own)]
         elif item.root == "pytorch_lightning":
             found.append(f"{where}: only lightning.pytorch")
-        elif item.root in OPTIONAL and not item.in_function:
+        elif item.root in OPTIONAL and not item.in_function and (module, item.root) not in MADE_OF:
             found.append(f"{where}: an optional module at the top")
         if item.in_function and not _listed(module, item.root):
             found.append(f"{where}: inside a function")

@@ -1,9 +1,25 @@
 """Which head reads which, and which step is how far from which."""
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
-__all__ = ["expand_heads", "step_distances"]
+__all__ = ["constant", "expand_heads", "step_distances"]
+
+
+def constant(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return numbers as a tensor that is made once: no CUDA graph may copy them to a GPU."""
+    if torch.compiler.is_compiling():
+        return torch.tensor(list(values), dtype=dtype, device=device)
+    return _kept(tuple(values), dtype, device)
+
+
+@lru_cache(maxsize=256)
+def _kept(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return numbers as a tensor; nobody writes to it."""
+    return torch.tensor(values, dtype=dtype, device=device)
 
 
 def expand_heads(x: Tensor, num_heads: int) -> Tensor:

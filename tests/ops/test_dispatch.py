@@ -32,7 +32,7 @@ BOTH = {"block_ids": IDS, "query_block_ids": IDS}
         ({"link": "relu"}, "`link` must be one of softmax, identity; got 'relu'"),
         ({"dropout_p": 1.0}, r"`dropout_p` must lie in \[0, 1\), got 1.0"),
         ({"offset": -2}, "`offset` must be at least 0"),
-        ({"backend": "triton"}, "one of auto, expanded, hierarchical, reference; got 'triton'"),
+        ({"backend": "cuda"}, "one of auto, expanded, hierarchical, reference, triton; got 'cuda'"),
         ({"key_mask": torch.ones(2, 11, dtype=torch.bool)}, r"shape \(B, S\) = \(2, 12\)"),
         ({"key_mask": torch.ones(2, 12)}, "bool tensor"),
         ({"window": -1}, "`window` must be at least 0, got -1"),
@@ -136,7 +136,7 @@ def test_a_named_backend_raises_instead_of_falling_back(
 def test_blocks_that_cover_the_sequence_count_as_whole() -> None:
     """Sizes 40 and 30 do not nest, but over 12 steps both are the whole sequence."""
     choice = explain_backend(*tensors(), ranks=(4, 2, 2), block_sizes=(40, 30, 4), unshared="zero")
-    assert choice.refused == {}
+    assert set(choice.refused) <= {"triton"}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_choice_on_the_cpu(length: int, options: dict[str, Any], expected: str) 
 
 
 @pytest.mark.parametrize(
-    ("num_queries", "expected"), [(512, "hierarchical"), (100, "expanded"), (18, "reference")]
+    ("num_queries", "expected"), [(512, "hierarchical"), (100, "expanded"), (4, "reference")]
 )
 def test_choice_for_the_last_queries(num_queries: int, expected: str) -> None:
     q, k, v = tensors(512)
@@ -169,9 +169,14 @@ def test_every_refusal_of_a_partition_is_explained() -> None:
     options = {"ranks": (4, 2, 2), "block_ids": torch.arange(12).expand(2, 3, 12) % 5}
     reason = "it needs blocks on every level, and the coarsest has a window"
     refused = explain_backend(*tensors(), window=2, **options).refused
-    assert refused == {"expanded": reason, "hierarchical": reason}
+    assert {name: refused[name] for name in ("expanded", "hierarchical")} == {
+        "expanded": reason,
+        "hierarchical": reason,
+    }
     reason = "it needs one partition for all sequences, and `block_ids` give each its own"
-    assert explain_backend(*tensors(), **options).refused == {"hierarchical": reason}
+    refused = explain_backend(*tensors(), **options).refused
+    assert refused["hierarchical"] == reason
+    assert "expanded" not in refused
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference", "expanded", "hierarchical"])
@@ -228,9 +233,9 @@ def test_strided_inputs(backend: Any) -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.parametrize("length", [40, 150])
+@pytest.mark.parametrize("length", [30, 150])
 def test_compiles_as_one_graph(length: int) -> None:
-    """The merge of pieces is no graph, so another backend is taken while compiling."""
+    """The matrix of a short sequence, and the operator of a longer one."""
     q, k, v = tensors(length)
     options = {"ranks": (4, 2, 2), "causal": True}
     compiled = torch.compile(

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mlrforecast.ops._layout import constant
 from mlrforecast.ops.attention._case import AttentionCase
 from mlrforecast.ops.attention._fused import fused_attention
 
@@ -118,12 +119,9 @@ def _spread(q: Tensor, k: Tensor, case: AttentionCase) -> tuple[Tensor, Tensor]:
     for lvl, blocks in enumerate(_query_blocks(case)):
         end += ranks[lvl]
         begin = 0 if case.divide_by_shared_levels else end - ranks[lvl]
-        factors = torch.tensor(
-            _factors(case, lvl),
-            device=case.device,
-            dtype=torch.promote_types(case.dtype, torch.float32),
-        )
-        slots = torch.as_tensor(blocks, device=case.device)
+        work = torch.promote_types(case.dtype, torch.float32)
+        factors = constant(_factors(case, lvl), work, case.device)
+        slots = constant(blocks, torch.int64, case.device)
         scaled = (q[..., begin:end] * factors).to(case.dtype)
         q_slots.append(_into_slots(scaled, queries[lvl], slots))
         k_slots.append(_into_slots(k[..., begin:end], keys[lvl], slots))

@@ -1,0 +1,141 @@
+"""The Triton kernels of attention: in the interpreter, on a GPU, and what they refuse."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from mlrforecast._core.errors import BackendError
+from mlrforecast.ops import explain_backend, mlr_attention
+from mlrforecast.ops.attention import dispatch, triton
+from mlrforecast.ops.attention._case import AttentionCase
+from tests.contracts.attention_cases import CASES as CONTRACT
+from tests.contracts.attention_contract import AttentionContract, unpack
+from tests.ops import triton_cases
+from tests.ops.triton_cases import CASES, CHECKS, TOLERANCES
+
+needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
+
+
+def not_served(case: dict[str, Any]) -> bool:
+    """Whether the kernels would not take a case even on a GPU."""
+    inputs, options = unpack(case)
+    reason = explain_backend(*inputs, **options).refused.get("triton", "")
+    return "GPU of NVIDIA" not in reason and "needs the package" not in reason
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> dict[str, Any]:
+    """Run all cases in Triton's interpreter, which must be chosen before Triton is imported."""
+    done = subprocess.run(
+        [sys.executable, "-m", triton_cases.__name__],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    results: dict[str, Any] = json.loads(done.stdout)
+    return results
+
+
+@needs_triton
+@pytest.mark.parametrize("name", CASES)
+def test_the_kernels_equal_float64(name: str, interpreted: dict[str, Any]) -> None:
+    result = interpreted[name]
+    assert isinstance(result, float), result
+    assert result <= TOLERANCES[CASES[name].get("dtype", "float64")]
+
+
+@needs_triton
+@pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
+def test_the_operator(name: str, interpreted: dict[str, Any]) -> None:
+    assert interpreted[name] == "ok", interpreted[name]
+
+
+def call(
+    length: int = 12, width: int = 8, dtype: torch.dtype = torch.float32, **options: Any
+) -> str:
+    """Return why the kernels do not take a call."""
+    q, k, v = torch.ones(3, 1, 2, length, width, dtype=dtype)
+    ranks = (width - 4, 2, 2)
+    with pytest.raises(BackendError) as found:
+        mlr_attention(q, k, v, ranks=ranks, backend="triton", **options)
+    return str(found.value)
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the kernels' checks take a CPU for a GPU."""
+    monkeypatch.setattr(triton, "AVAILABLE", True)
+    monkeypatch.setattr(triton, "_takes_device", lambda device: True)
+
+
+def test_it_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton, "AVAILABLE", True)
+    assert "runs on a GPU of NVIDIA, and the tensors are on cpu" in call()
+    monkeypatch.setattr(triton, "AVAILABLE", False)
+    assert "it needs the package triton" in call()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"link": "identity"}, "softmax attention only"),
+        ({"window": 3}, "the coarsest has a window"),
+        ({"block_sizes": (None, 5, 2)}, "needs nested blocks"),
+        ({"block_sizes": (8, 4, 2), "unshared": "zero"}, "attended with score 0"),
+        ({"block_ids": torch.arange(12).remainder(2).expand(3, 12)}, "blocks without gaps"),
+        ({"width": 300}, "heads of at most 256 columns, got 300"),
+        ({"dtype": torch.float64}, "no float64"),
+    ],
+)
+def test_refusals(options: dict[str, Any], message: str, on_a_gpu: None) -> None:
+    assert message in call(**options)
+
+
+def test_auto_takes_it_on_a_gpu_in_half_precision(
+    on_a_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = dispatch.build_case
+
+    def build_on_gpu(*args: Any, **options: Any) -> AttentionCase:
+        return dataclasses.replace(build(*args, **options), device=torch.device("cuda"))
+
+    monkeypatch.setattr(dispatch, "build_case", build_on_gpu)
+    x = torch.empty(1, 2, 512, 8)
+    named = {
+        dtype: explain_backend(*[x.to(dtype)] * 3, ranks=(4, 2, 2)).name
+        for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+    }
+    assert named == {
+        torch.bfloat16: "triton",
+        torch.float16: "triton",
+        torch.float32: "expanded",
+        torch.float64: "expanded",
+    }
+    trained = x.bfloat16().requires_grad_()
+    assert explain_backend(trained, trained, trained, ranks=(4, 2, 2)).name == "expanded"
+    with torch.no_grad():
+        assert explain_backend(trained, trained, trained, ranks=(4, 2, 2)).name == "triton"
+
+
+class TestOnGpu:
+    """What the contract of all backends asks of a GPU; the rest of it the interpreter serves."""
+
+    backend = "triton"
+    call = AttentionContract.call
+    check_error_budget = AttentionContract.check_error_budget
+    refuses: ClassVar[dict[str, str]] = {
+        name: "" for name, case in CONTRACT.items() if not_served(case)
+    }
+    test_cuda_equals_the_loops = AttentionContract.test_cuda_equals_the_loops
+    test_cuda_error_budget = AttentionContract.test_cuda_error_budget
