@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mlrforecast.nn.attention._run import Run
 from mlrforecast.nn.attention.score import Score, Step
 
 __all__ = ["LayerCache"]
@@ -48,28 +49,29 @@ class LayerCache:
         self.length = 0
         self.score = score
         self._reaches = score.reaches()
-        self._keys: list[Tensor] = []
-        self._values: Tensor | None = None
-        self._key_mask: Tensor | None = None
+        self._keys: list[Run] = []
+        self._values: Run | None = None
+        self._key_mask: Run | None = None
 
     @property
     def keys(self) -> tuple[Tensor, ...]:
         """The keys of each run of columns, (B, G, S_i, R_i), those of the newest ``S_i`` steps."""
-        return tuple(self._keys)
+        return tuple(run.steps for run in self._keys)
 
     @property
     def values(self) -> Tensor | None:
         """The values, (B, G, S, V), of the newest ``S`` steps; None before the first step."""
-        return self._values
+        return None if self._values is None else self._values.steps
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all that is kept."""
-        kept = [*self._keys, self._values, self._key_mask]
-        return sum(x.numel() * x.element_size() for x in kept if x is not None)
+        """Bytes of all that is kept, without the room for coming steps."""
+        runs = [*self._keys, self._values, self._key_mask]
+        kept = [run.steps for run in runs if run is not None]
+        return sum(x.numel() * x.element_size() for x in kept)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "LayerCache":
-        # Tensors are replaced and never written to, so that branches of a text may share them.
+        # Runs are replaced and never changed, so that branches of a text may share them.
         return copy.copy(self)
 
     def attend(
@@ -95,14 +97,20 @@ class LayerCache:
         """
         self._check_batch(q)
         mask = self._extended_mask(key_mask, v)
-        # Copies: a slice of columns would hold on to all the others.
-        new = [x.contiguous() for x in k.split([reach.columns for reach in self._reaches], -1)]
-        keys, values = new, v
-        if self._values is not None:
-            keys = [torch.cat(pair, 2) for pair in zip(self._keys, new, strict=True)]
-            values = torch.cat([self._values, v], 2)
+        new = k.split([reach.columns for reach in self._reaches], -1)
+        if self._values is None:
+            keys, values = [Run.of(x, 2) for x in new], Run.of(v, 2)
+        else:
+            keys = [run.extended(x) for run, x in zip(self._keys, new, strict=True)]
+            values = self._values.extended(v)
         length = self.length + q.shape[2]
-        step = Step(q=q, keys=tuple(keys), v=values, key_mask=mask, length=length)
+        step = Step(
+            q=q,
+            keys=tuple(run.steps for run in keys),
+            v=values.steps,
+            key_mask=None if mask is None else mask.steps,
+            length=length,
+        )
         out = self.score.attend_step(step)
         # Only now: a call that fails leaves the cache as it was.
         self._keep(keys, values, mask, length)
@@ -110,13 +118,13 @@ class LayerCache:
 
     def _check_batch(self, q: Tensor) -> None:
         """Check that new steps continue the sequences that are kept."""
-        if self._values is not None and self._values.shape[0] != q.shape[0]:
+        if self.values is not None and self.values.shape[0] != q.shape[0]:
             raise ValueError(
-                f"`cache` holds {self._values.shape[0]} sequences, and the new steps are those of "
+                f"`cache` holds {self.values.shape[0]} sequences, and the new steps are those of "
                 f"{q.shape[0]}. Make a new cache for each batch."
             )
 
-    def _extended_mask(self, key_mask: Tensor | None, v: Tensor) -> Tensor | None:
+    def _extended_mask(self, key_mask: Tensor | None, v: Tensor) -> Run | None:
         """Return the mask with that of the new steps, once any step is padding."""
         if key_mask is None and self._key_mask is None:
             return None
@@ -130,22 +138,15 @@ class LayerCache:
             )
         earlier = self._key_mask
         if earlier is None:
-            kept = 0 if self._values is None else self._values.shape[2]
-            earlier = torch.ones(len(v), kept, dtype=torch.bool, device=v.device)
-        return torch.cat([earlier, key_mask], 1)
+            kept = 0 if self._values is None else len(self._values)
+            earlier = Run.of(torch.ones(len(v), kept, dtype=torch.bool, device=v.device), 1)
+        return earlier.extended(key_mask)
 
-    def _keep(self, keys: list[Tensor], values: Tensor, mask: Tensor | None, length: int) -> None:
+    def _keep(self, keys: list[Run], values: Run, mask: Run | None, length: int) -> None:
         """Keep what the next step may read, and drop the rest."""
         firsts = [reach.first(length) for reach in self._reaches]
         kept = length - self.score.first_value(length)
-        self._keys = [_newest(x, length - first, 2) for x, first in zip(keys, firsts, strict=True)]
-        self._values = _newest(values, kept, 2)
-        self._key_mask = None if mask is None else _newest(mask, kept, 1)
+        self._keys = [x.newest(length - first) for x, first in zip(keys, firsts, strict=True)]
+        self._values = values.newest(kept)
+        self._key_mask = None if mask is None else mask.newest(kept)
         self.length = length
-
-
-def _newest(x: Tensor, count: int, dim: int) -> Tensor:
-    """Return the newest steps, as a copy that does not hold on to the others."""
-    if x.shape[dim] <= count:
-        return x
-    return x.narrow(dim, x.shape[dim] - count, count).clone()

@@ -1,17 +1,24 @@
 """One step of a generation with MLR scores, from the keys that each level still needs."""
 
 from collections.abc import Sequence
-from typing import Literal
+from functools import lru_cache
+from typing import Literal, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mlrforecast.ops._checks import check_tensor, positive
+from mlrforecast._core.errors import BackendError
+from mlrforecast.ops._checks import check_choice, check_tensor, positive
+from mlrforecast.ops.attention._case import Unshared
+from mlrforecast.ops.attention._inputs import check_key_mask
+from mlrforecast.ops.attention.decode import decode_attention, decode_refusal
 from mlrforecast.ops.levels import check_levels
 from mlrforecast.ops.scores.mlr import LevelScale, level_scales
 
-__all__ = ["mlr_step_attention"]
+__all__ = ["StepBackend", "mlr_step_attention"]
+
+StepBackend: TypeAlias = Literal["auto", "reference", "triton"]
 
 
 def mlr_step_attention(
@@ -26,7 +33,8 @@ def mlr_step_attention(
     level_scale: LevelScale | Sequence[float] = "inverse_rank",
     divide_by_shared_levels: bool = False,
     divide_by_num_levels: bool = False,
-    unshared: Literal["mask", "zero"] = "mask",
+    unshared: Unshared = "mask",
+    backend: StepBackend = "auto",
 ) -> Float[Tensor, "B H T V"]:
     """Attend causally from the newest steps with the keys that each level still needs.
 
@@ -52,6 +60,10 @@ def mlr_step_attention(
         True where a key may be attended.
     level_scale, divide_by_shared_levels, divide_by_num_levels, unshared
         As in :func:`mlrforecast.ops.mlr_attention`.
+    backend : {"auto", "reference", "triton"}, default "auto"
+        What computes it; all compute the same function. ``"reference"`` is plain PyTorch and has
+        gradients. ``"triton"`` is a fused kernel that reads what it needs once: on a GPU, for one
+        newest step and without gradients. ``"auto"`` takes it where it can serve.
 
     Returns
     -------
@@ -62,6 +74,8 @@ def mlr_step_attention(
     ------
     ValueError
         If the shapes or levels do not fit.
+    BackendError
+        If ``backend`` names one that cannot serve the call; the message says why.
 
     Examples
     --------
@@ -72,20 +86,83 @@ def mlr_step_attention(
     torch.Size([1, 1, 1, 1])
     """
     ranks = _check_step(q, keys, v, length)
-    ranks, sizes = check_levels(length, ranks, block_sizes)
-    scales = level_scales(ranks, level_scale, divide_by_num_levels=divide_by_num_levels)
+    check_key_mask(key_mask, v)
+    check_choice(unshared, "unshared", ("mask", "zero"))
+    scale = level_scale if isinstance(level_scale, str) else tuple(level_scale)
+    describe = _levels if torch.compiler.is_compiling() else _known_levels
+    sizes, scales = describe(ranks, tuple(block_sizes), scale, divide_by_num_levels)
+    attend = decode_attention if _is_fused(backend, q, keys, v) else _plain_attention
+    return attend(
+        q,
+        keys,
+        v,
+        length=length,
+        block_sizes=sizes,
+        window=window,
+        key_mask=key_mask,
+        scales=scales,
+        divide_by_shared_levels=divide_by_shared_levels,
+        attend_unshared=unshared == "zero",
+    )
+
+
+def _levels(
+    ranks: tuple[int, ...],
+    block_sizes: tuple[int | None, ...],
+    level_scale: LevelScale | tuple[float, ...],
+    divide_by_num_levels: bool,
+) -> tuple[tuple[int | None, ...], tuple[float, ...]]:
+    """Return the checked block size of each level, and its factor."""
+    _, sizes = check_levels(1, ranks, block_sizes)
+    return sizes, level_scales(ranks, level_scale, divide_by_num_levels=divide_by_num_levels)
+
+
+# A generation asks for the same levels in every layer and step.
+_known_levels = lru_cache(maxsize=64)(_levels)
+
+
+def _is_fused(backend: str, q: Tensor, keys: Sequence[Tensor], v: Tensor) -> bool:
+    """Whether the fused kernel serves the call, which may ask for a backend by name."""
+    if backend == "auto":
+        return q.device.type == "cuda" and decode_refusal(q, keys, v) is None
+    check_choice(backend, "backend", ("auto", "reference", "triton"))
+    if backend == "reference":
+        return False
+    reason = decode_refusal(q, keys, v)
+    if reason is not None:
+        raise BackendError(
+            f"The backend {backend!r} cannot serve this call: {reason}. "
+            "Use backend='auto' to take one that can."
+        )
+    return True
+
+
+def _plain_attention(
+    q: Tensor,
+    keys: Sequence[Tensor],
+    v: Tensor,
+    *,
+    length: int,
+    block_sizes: Sequence[int | None],
+    window: int | None,
+    key_mask: Tensor | None,
+    scales: Sequence[float],
+    divide_by_shared_levels: bool,
+    attend_unshared: bool,
+) -> Tensor:
+    """Attend in plain PyTorch, by the scores of all pairs."""
     num_queries, num_kept = q.shape[2], v.shape[2]
     work = torch.promote_types(q.dtype, torch.float32)
     steps = torch.arange(length - num_kept, length, device=q.device)
     scores = torch.zeros(*q.shape[:3], num_kept, dtype=work, device=q.device)
     shared = torch.zeros(num_queries, num_kept, dtype=torch.int64, device=q.device)
-    q_levels = q.to(work).split(list(ranks), -1)
+    q_levels = q.to(work).split([k.shape[-1] for k in keys], -1)
     for lvl, (q_level, k_level, scale) in enumerate(zip(q_levels, keys, scales, strict=True)):
         kept = k_level.shape[2]
         same = _same_block(
             steps[num_kept - num_queries :],
             steps[num_kept - kept :],
-            sizes[lvl],
+            block_sizes[lvl],
             window if lvl == 0 else None,
         )
         part = scale * _grouped(q_level, k_level.to(work).transpose(-1, -2))
@@ -94,7 +171,7 @@ def mlr_step_attention(
     if divide_by_shared_levels:
         scores = scores / shared.clamp(min=1)
     visible = (steps[None, :] <= steps[num_kept - num_queries :, None])[None, None]
-    if unshared == "mask":
+    if not attend_unshared:
         visible = visible & (shared > 0)
     if key_mask is not None:
         visible = visible & key_mask[:, None, None, :]
@@ -106,18 +183,27 @@ def mlr_step_attention(
 
 def _check_step(q: Tensor, keys: Sequence[Tensor], v: Tensor, length: int) -> tuple[int, ...]:
     """Check the shapes of one step, and return the ranks of its levels."""
-    for name, x in (("q", q), ("v", v), *((f"keys[{lvl}]", k) for lvl, k in enumerate(keys))):
-        check_tensor(x, name)
+    check_tensor(q, "q")
+    check_tensor(v, "v")
     num_queries, num_kept = q.shape[2], v.shape[2]
-    if positive(length, "length") < num_kept:
+    # In a graph it is a symbol, which a check of its type would bind to one number.
+    if not torch.compiler.is_compiling():
+        length = positive(length, "length")
+    if length < num_kept:
         raise ValueError(f"`length` must be at least the {num_kept} steps of `v`, got {length}.")
+    outer = v.shape[:2]
     for lvl, k in enumerate(keys):
-        if k.shape[:2] != v.shape[:2] or not num_queries <= k.shape[2] <= num_kept:
+        if not isinstance(k, Tensor) or k.is_meta:
+            check_tensor(k, f"keys[{lvl}]")
+        shape = k.shape
+        if shape[:2] != outer or not num_queries <= shape[2] <= num_kept:
             raise ValueError(
                 f"`keys[{lvl}]` must have the heads of `v` and from {num_queries} to {num_kept} "
-                f"steps, got the shape {tuple(k.shape)} beside {tuple(v.shape)}."
+                f"steps, got the shape {tuple(shape)} beside {tuple(v.shape)}."
             )
-    ranks = tuple(k.shape[-1] for k in keys)
+    ranks = tuple([k.shape[-1] for k in keys])
+    if q.shape[0] != v.shape[0]:
+        raise ValueError(f"`q` and `v` must be of one batch, got {q.shape[0]} and {v.shape[0]}.")
     if sum(ranks) != q.shape[-1] or q.shape[1] % v.shape[1]:
         raise ValueError(
             f"`keys` must sum to the {q.shape[-1]} columns of `q` and have a divisor of its "
