@@ -1,8 +1,10 @@
 """The Triton kernels of attention: in the interpreter, on a GPU, and what they refuse."""
 
 import dataclasses
+import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -76,7 +78,7 @@ def call(
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the kernels' checks take a CPU for a GPU."""
     monkeypatch.setattr(triton, "AVAILABLE", True)
-    monkeypatch.setattr(triton, "_takes_device", lambda device: True)
+    monkeypatch.setattr(triton, "_device_refusal", lambda case: None)
 
 
 def test_it_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +86,38 @@ def test_it_needs_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "runs on a GPU of NVIDIA, and the tensors are on cpu" in call()
     monkeypatch.setattr(triton, "AVAILABLE", False)
     assert "it needs the package triton" in call()
+
+
+@pytest.mark.parametrize(
+    ("capability", "shared", "width", "message"),
+    [
+        ((7, 5), 64 * 1024, 8, r"compute capability 8.0, and this one has \(7, 5\)"),
+        ((8, 9), 99 * 1024, 200, "heads of 200 columns want more shared memory"),
+        ((8, 9), 99 * 1024, 128, None),
+        ((9, 0), 227 * 1024, 256, None),
+    ],
+)
+def test_it_needs_a_gpu_that_is_able(
+    capability: tuple[int, int],
+    shared: int,
+    width: int,
+    message: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x = torch.ones(1, 1, 4, width, dtype=torch.float16)
+    inputs, options = [x, x, x], {"ranks": (width - 4, 4)}
+    case = dataclasses.replace(case_of(inputs, options), device=torch.device("cuda"))
+    monkeypatch.setattr(triton, "_abilities", lambda device: (capability, shared))
+    reason = triton._device_refusal(case)
+    assert (reason is None) if message is None else re.search(message, reason or "")
+
+
+def case_of(inputs: list[torch.Tensor], options: dict[str, Any]) -> AttentionCase:
+    """Return a checked call."""
+    signature = inspect.signature(mlr_attention).bind(*inputs, **options)
+    signature.apply_defaults()
+    arguments = {name: x for name, x in signature.arguments.items() if name != "backend"}
+    return dispatch.build_case(**arguments)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ from mlrforecast.ops.attention._case import AttentionCase
 __all__ = ["AVAILABLE", "INTERPRETED", "refusal", "triton_attention"]
 
 _WIDEST = 256
+_WIDE_TILE_BYTES = 160 * 1024
+"""What the tiles of heads of more than 128 columns take."""
 
 
 def _is_available() -> bool:
@@ -55,8 +57,9 @@ def refusal(case: AttentionCase) -> str | None:
     """
     if not AVAILABLE:
         return "it needs the package triton, 3.6 or later, as it comes with PyTorch for a GPU"
-    if not _takes_device(case.device):
-        return f"it runs on a GPU of NVIDIA, and the tensors are on {case.device.type}"
+    reason = None if INTERPRETED else _device_refusal(case)
+    if reason is not None:
+        return reason
     if case.link != "softmax":
         return "it computes softmax attention only, and `link` is 'identity'"
     if case.dtype == torch.float64 and not INTERPRETED:
@@ -67,9 +70,26 @@ def refusal(case: AttentionCase) -> str | None:
     return _partition_refusal(case)
 
 
-def _takes_device(device: torch.device) -> bool:
-    """Whether the kernels run there."""
-    return INTERPRETED or device.type == "cuda"
+def _device_refusal(case: AttentionCase) -> str | None:
+    """Return why the kernels do not run where the tensors are, or None."""
+    if case.device.type != "cuda" or torch.version.hip is not None:
+        return f"it runs on a GPU of NVIDIA, and the tensors are on {case.device.type}"
+    capability, shared_bytes = _abilities(case.device)
+    if capability < (8, 0):
+        return f"it needs a GPU of compute capability 8.0, and this one has {capability}"
+    width = max(case.levels.width, case.value_width)
+    if width > 128 and shared_bytes < _WIDE_TILE_BYTES:
+        return f"heads of {width} columns want more shared memory than this GPU has"
+    return None
+
+
+@lru_cache(maxsize=16)
+def _abilities(device: torch.device) -> tuple[tuple[int, int], int]:
+    """Return the compute capability of a GPU and the shared memory that a program may have."""
+    properties = torch.cuda.get_device_properties(device)
+    return (properties.major, properties.minor), getattr(
+        properties, "shared_memory_per_block_optin", 0
+    )
 
 
 def _partition_refusal(case: AttentionCase) -> str | None:
@@ -662,7 +682,7 @@ def _describable(*tensors: Tensor) -> bool:
 @lru_cache
 def _has_copy_engine(device: torch.device) -> bool:
     """Whether a GPU loads tiles by itself."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
+    return device.type == "cuda" and _abilities(device)[0] >= (9, 0)
 
 
 def _descriptors(layout: Any, x: Tensor, values: Tensor) -> list[Any]:
