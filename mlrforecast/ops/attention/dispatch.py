@@ -340,6 +340,8 @@ def _choose(case: AttentionCase, backend: str, trained: bool) -> BackendChoice:
 _DENSE_UP_TO = {"causal": 48, "bidirectional": 64}
 _WIDEST_SHORT = 64
 
+_ROWS = 64
+
 # By bytes of a number, the fastest first, by benchmarks/results/kernels/cuda.csv.
 _ON_GPU = {
     2: ("triton", "expanded", "hierarchical"),
@@ -359,10 +361,7 @@ def _best(case: AttentionCase, refused: dict[str, str], trained: bool) -> tuple[
             return "reference", f"the dense {direction} matrix is fast on a CPU up to {limit} steps"
         order: tuple[str, ...] = ("hierarchical", "expanded")
     else:
-        # The gradients of the kernels are exact in Triton's interpreter; until those of a GPU stand
-        # beside benchmarks/results/kernels/cuda.csv, they are taken only when named.
-        withheld = "triton" if trained else None
-        order = tuple(name for name in _ON_GPU[case.dtype.itemsize] if name != withheld)
+        order = _order_on_gpu(case, trained)
     reasons = {
         "triton": "one fused kernel, which contracts far pairs over few columns",
         "expanded": "one fused attention call",
@@ -372,6 +371,19 @@ def _best(case: AttentionCase, refused: dict[str, str], trained: bool) -> tuple[
         if name not in refused:
             return name, reasons[name]
     return "reference", "the only one that can serve this call"
+
+
+def _order_on_gpu(case: AttentionCase, trained: bool) -> tuple[str, ...]:
+    """Return the backends for a GPU, the fastest first."""
+    order = _ON_GPU[case.dtype.itemsize]
+    # The gradients of the kernels are exact in Triton's interpreter; until those of a GPU stand
+    # beside benchmarks/results/kernels/cuda.csv, they are taken only when named.
+    if trained:
+        order = tuple(name for name in order if name != "triton")
+    # A program of the kernels has so many queries, and walks over all their keys alone.
+    if case.pairs.num_queries < min(_ROWS, case.pairs.num_keys):
+        order = tuple(sorted(order, key=lambda name: name == "triton"))
+    return order
 
 
 def _is_narrow(case: AttentionCase) -> bool:
