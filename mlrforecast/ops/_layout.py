@@ -9,7 +9,7 @@ from torch import Tensor
 __all__ = ["constant", "expand_heads", "step_distances"]
 
 
-def constant(values: Sequence[float], dtype: torch.dtype, device: torch.device) -> Tensor:
+def constant(values: Sequence[float | int], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return numbers as a tensor that is made once: no CUDA graph may copy them to a GPU."""
     if torch.compiler.is_compiling():
         return torch.tensor(list(values), dtype=dtype, device=device)
@@ -17,7 +17,7 @@ def constant(values: Sequence[float], dtype: torch.dtype, device: torch.device) 
 
 
 @lru_cache(maxsize=256)
-def _kept(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def _kept(values: tuple[float | int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return numbers as a tensor; nobody writes to it."""
     return torch.tensor(values, dtype=dtype, device=device)
 
