@@ -19,7 +19,9 @@ def constant(values: Sequence[float | int], dtype: torch.dtype, device: torch.de
 @lru_cache(maxsize=256)
 def _kept(values: tuple[float | int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return numbers as a tensor; nobody writes to it."""
-    return torch.tensor(values, dtype=dtype, device=device)
+    # One that is born in inference mode could never be part of a training step.
+    with torch.inference_mode(False):
+        return torch.tensor(values, dtype=dtype, device=device)
 
 
 def expand_heads(x: Tensor, num_heads: int) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 
 from mlrforecast.ops import (
     Levels,
+    _layout,
     check_levels,
     explain_backend,
     level_scales,
@@ -177,3 +178,14 @@ def test_only_the_reference_is_differentiable_twice(linear):
     for backend in ("expanded", "hierarchical"):
         with pytest.raises(RuntimeError, match=r"not implemented|no autograd formula"):
             double_backward(backend, linear)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_training_after_inference_mode(backend):
+    """What a call keeps for the next ones may be born in inference mode."""
+    _layout._kept.cache_clear()
+    x = torch.ones(1, 1, 12, 8, requires_grad=True)
+    with torch.inference_mode():
+        mlr_attention(x, x, x, ranks=(5, 3), backend=backend)
+    mlr_attention(x, x, x, ranks=(5, 3), backend=backend).sum().backward()
+    assert x.grad is not None

@@ -233,11 +233,13 @@ def _walk_of_grid(
     """Return the walk over a grid of blocks, and its spacing; every layer asks for them."""
     length = span.num_keys
     longest = length + offset
-    steps = torch.arange(length)
     sizes = tuple(min(size or longest, longest) for size in sizes)
-    edges = _edges_of(torch.stack([(steps + offset) // size for size in sizes]))
+    # What is born in inference mode could never be part of a training step.
+    with torch.inference_mode(False):
+        steps = torch.arange(length)
+        edges = _edges_of(torch.stack([(steps + offset) // size for size in sizes]))
+        walk = _Walk(edges.to(device), _places_of(edges, span).to(device))
     starts = [[0, *range(size - offset % size, length, size)] for size in sizes]
-    walk = _Walk(edges.to(device), _places_of(edges, span).to(device))
     return walk, _spacing(starts, span.num_queries, length)
 
 
