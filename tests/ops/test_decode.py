@@ -1,11 +1,6 @@
 """The fused step of a generation: its kernel against the loop, and what it refuses."""
 
-import json
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +11,7 @@ from mlrforecast.ops import mlr_step_attention
 from mlrforecast.ops.attention import decode
 from tests.ops import decode_cases
 from tests.ops.decode_cases import CASES, CHECKS, LEVELS, caches, draw, error, exact, tolerance
+from tests.ops.interpreter import run_interpreted
 
 HAS_TRITON = find_spec("triton") is not None
 needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed")
@@ -24,17 +20,7 @@ needs_triton = pytest.mark.skipif(not HAS_TRITON, reason="triton is not installe
 @pytest.fixture(scope="module")
 def interpreted() -> dict[str, Any]:
     """Run all cases in Triton's interpreter, which must be chosen before Triton is imported."""
-    done = subprocess.run(
-        [sys.executable, "-m", decode_cases.__name__],
-        cwd=Path(__file__).parents[2],
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    results: dict[str, Any] = json.loads(done.stdout)
-    return results
+    return run_interpreted(decode_cases.__name__)
 
 
 @needs_triton

@@ -2,13 +2,8 @@
 
 import dataclasses
 import inspect
-import json
-import os
 import re
-import subprocess
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -21,6 +16,7 @@ from mlrforecast.ops.attention._case import AttentionCase
 from tests.contracts.attention_cases import CASES as CONTRACT
 from tests.contracts.attention_contract import AttentionContract, unpack
 from tests.ops import triton_cases
+from tests.ops.interpreter import run_interpreted
 from tests.ops.triton_cases import CASES, CHECKS, TOLERANCES
 
 needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
@@ -36,17 +32,7 @@ def not_served(case: dict[str, Any]) -> bool:
 @pytest.fixture(scope="module")
 def interpreted() -> dict[str, Any]:
     """Run all cases in Triton's interpreter, which must be chosen before Triton is imported."""
-    done = subprocess.run(
-        [sys.executable, "-m", triton_cases.__name__],
-        cwd=Path(__file__).parents[2],
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    results: dict[str, Any] = json.loads(done.stdout)
-    return results
+    return run_interpreted(triton_cases.__name__)
 
 
 @needs_triton

@@ -17,7 +17,7 @@ from mlrforecast.ops.levels import Levels
 from mlrforecast.ops.scores._pairs import LevelPairs, build_pairs
 from mlrforecast.ops.scores.mlr import LevelScale, level_scales
 
-__all__ = ["AttentionCase", "Link", "Unshared", "build_case"]
+__all__ = ["AttentionCase", "Link", "Unshared", "build_case", "nesting_refusal"]
 
 Link: TypeAlias = Literal["softmax", "identity"]
 Unshared: TypeAlias = Literal["mask", "zero"]
@@ -136,3 +136,16 @@ def build_case(
         dtype=q.dtype,
         device=q.device,
     )
+
+
+def nesting_refusal(case: AttentionCase) -> str | None:
+    """Return why the pairs of a case are no rectangles that share a number of levels, or None."""
+    if not case.levels.contiguous:
+        return "it needs blocks without gaps, and equal `block_ids` are no neighbours"
+    if not case.levels.nested:
+        return (
+            f"it needs nested blocks, each inside one block of the level above, got {case.levels}"
+        )
+    if case.unshared == "zero" and not case.pairs.share_surely:
+        return "pairs without a common block are attended with score 0, and it never meets them"
+    return None

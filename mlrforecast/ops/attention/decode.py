@@ -14,7 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mlrforecast.ops.attention.triton import AVAILABLE, INTERPRETED
+from mlrforecast.ops.attention.triton import (
+    ABSENT,
+    AVAILABLE,
+    INTERPRETED,
+    power_of_two,
+    sum_dtype,
+)
 
 __all__ = ["decode_attention", "decode_refusal"]
 
@@ -39,7 +45,7 @@ def decode_refusal(q: Tensor, keys: Sequence[Tensor], v: Tensor) -> str | None:
     str or None
     """
     if not AVAILABLE:
-        return "it needs the package triton, 3.6 or later, as it comes with PyTorch for a GPU"
+        return ABSENT
     if q.device.type != "cuda" and not INTERPRETED:
         return f"it runs on a GPU of NVIDIA, and the tensors are on {q.device.type}"
     if any(x.device != q.device for x in (*keys, v)):
@@ -203,18 +209,18 @@ def _constants(
         "GROUP": group,
         "RANKS": ranks,
         "UPTO": tuple(itertools.accumulate(ranks, initial=0)),
-        "WIDTHS": tuple(_power_of_two(rank) for rank in ranks),
+        "WIDTHS": tuple(power_of_two(rank) for rank in ranks),
         "STEPS": steps[:-1],
         "UNITS": units[:-1],
         "RELATIVE": tuple(scale / largest for scale in scales),
         "COUNTS": tuple(counts),
         "LEVELS": levels,
         "VALUES": value_width,
-        "VALUE_WIDTH": _power_of_two(value_width),
+        "VALUE_WIDTH": power_of_two(value_width),
         "VALUE_STEP": steps[-1],
         "VALUE_UNIT": units[-1],
         "STRIDED": tiles.strided,
-        "ROWS": _power_of_two(group),
+        "ROWS": power_of_two(group),
         "COLUMNS": tiles.columns,
         "STAGES": tiles.stages,
         # Products of float32 are those of float32, as in PyTorch's own attention.
@@ -222,11 +228,6 @@ def _constants(
         "SUM": tl.float64 if dtype == torch.float64 else tl.float32,
         "num_warps": tiles.warps,
     }
-
-
-def _power_of_two(width: int) -> int:
-    """Return the width that a product of tiles takes for so many columns."""
-    return max(16, 1 << (width - 1).bit_length())
 
 
 def _layout(
@@ -258,7 +259,7 @@ def _layout(
 @lru_cache(maxsize=256)
 def _row_bytes(ranks: tuple[int, ...], key_bytes: int, value_bytes: int) -> int:
     """Return the bytes that a step takes in a tile."""
-    *keys, values = (_power_of_two(rank) for rank in ranks)
+    *keys, values = (power_of_two(rank) for rank in ranks)
     return sum(keys) * key_bytes + values * value_bytes
 
 
@@ -317,7 +318,7 @@ def _decode(
     parts = out
     if splits > 1:
         size = batch * num_heads * splits * (value_width + 2)
-        parts = v.new_empty(size, dtype=torch.promote_types(q.dtype, torch.float32))
+        parts = v.new_empty(size, dtype=sum_dtype(q))
     mask = q if key_mask is None else key_mask
     if mask.stride(-1) != 1:
         mask = mask.contiguous()

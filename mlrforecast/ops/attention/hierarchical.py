@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mlrforecast.ops._layout import expand_heads
-from mlrforecast.ops.attention._case import AttentionCase
+from mlrforecast.ops.attention._case import AttentionCase, nesting_refusal
 from mlrforecast.ops.attention._merged import attend_merged, attend_merged_backward
 from mlrforecast.ops.attention._tiles import Problem, attend_tiles, attend_tiles_backward
 from mlrforecast.ops.levels import Levels
@@ -61,13 +61,7 @@ def _partition_refusal(case: AttentionCase) -> str | None:
         return "torch.compile cannot trace whether `block_ids` nest without gaps"
     if levels.batched:
         return "it needs one partition for all sequences, and `block_ids` give each its own"
-    if not levels.contiguous:
-        return "it needs blocks without gaps, and equal `block_ids` are no neighbours"
-    if not levels.nested:
-        return f"it needs nested blocks, each inside one block of the level above, got {levels}"
-    if case.unshared == "zero" and not pairs.share_surely:
-        return "pairs without a common block are attended with score 0, and it never meets them"
-    return None
+    return nesting_refusal(case)
 
 
 def _precision_refusal(case: AttentionCase) -> str | None:

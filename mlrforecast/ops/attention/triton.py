@@ -18,9 +18,17 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from mlrforecast.ops._layout import constant
-from mlrforecast.ops.attention._case import AttentionCase
+from mlrforecast.ops.attention._case import AttentionCase, nesting_refusal
 
-__all__ = ["AVAILABLE", "INTERPRETED", "refusal", "triton_attention"]
+__all__ = [
+    "ABSENT",
+    "AVAILABLE",
+    "INTERPRETED",
+    "power_of_two",
+    "refusal",
+    "sum_dtype",
+    "triton_attention",
+]
 
 _WIDEST = 256
 _WIDE_TILE_BYTES = 160 * 1024
@@ -39,6 +47,9 @@ def _is_available() -> bool:
 AVAILABLE = _is_available()
 """Whether there is a Triton that the kernels compile with."""
 
+ABSENT = "it needs the package triton, 3.6 or later, as it comes with PyTorch for a GPU"
+"""Why nothing is served without it."""
+
 INTERPRETED = AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
 """Whether the kernels run on the CPU, in Triton's interpreter: slow, to check them."""
 
@@ -56,7 +67,7 @@ def refusal(case: AttentionCase) -> str | None:
     str or None
     """
     if not AVAILABLE:
-        return "it needs the package triton, 3.6 or later, as it comes with PyTorch for a GPU"
+        return ABSENT
     reason = None if INTERPRETED else _device_refusal(case)
     if reason is not None:
         return reason
@@ -101,13 +112,7 @@ def _partition_refusal(case: AttentionCase) -> str | None:
         return "it needs blocks on every level, and the coarsest has a window"
     if levels.block_sizes is None and torch.compiler.is_compiling():
         return "torch.compile cannot trace where `block_ids` change"
-    if not levels.contiguous:
-        return "it needs blocks without gaps, and equal `block_ids` are no neighbours"
-    if not levels.nested:
-        return f"it needs nested blocks, each inside one block of the level above, got {levels}"
-    if case.unshared == "zero" and not pairs.share_surely:
-        return "pairs without a common block are attended with score 0, and it never meets them"
-    return None
+    return nesting_refusal(case)
 
 
 def triton_attention(
@@ -367,7 +372,7 @@ def _launch(name: str, dtype: torch.dtype, width: int) -> _Launch:
         return _INTERPRETED
     if dtype.itemsize > 2:
         return _FULL_PRECISION
-    return _HALF_PRECISION[name, max(64, _power_of_two(width))]
+    return _HALF_PRECISION[name, max(64, power_of_two(width))]
 
 
 @lru_cache(maxsize=256)
@@ -393,13 +398,13 @@ def _layout(
     from mlrforecast.ops.attention._triton_kernels import Layout
 
     upto = tuple(itertools.accumulate(ranks, initial=0))
-    padded = tuple(_power_of_two(end) for end in upto[1:])
+    padded = tuple(power_of_two(end) for end in upto[1:])
     coarse = 0 if cut else _coarse(alignment, launch.rows, launch.columns)
     flat = 1 < coarse == len(ranks) <= _FEW_LEVELS and max(lengths) <= _FLAT_UP_TO
     return Layout(
         upto=upto,
         padded=padded,
-        widths=tuple(_power_of_two(rank) for rank in ranks),
+        widths=tuple(power_of_two(rank) for rank in ranks),
         halvings=(0, *(_halvings(wide, narrow) for narrow, wide in itertools.pairwise(padded))),
         kinds=tuple(_halvings(width, _WIDTHS[0]) for width in padded),
         depths=(_FLAT_DEPTH,) * len(ranks) if flat else _depths(lengths, padded, launch),
@@ -407,7 +412,7 @@ def _layout(
         coarse=coarse,
         first_mixed=min(coarse, len(ranks) - causal),
         values=value_width,
-        value_width=_power_of_two(value_width),
+        value_width=power_of_two(value_width),
         group=group,
         causal=causal,
         masked=masked,
@@ -442,7 +447,7 @@ def _depths(lengths: Sequence[int], widths: Sequence[int], launch: _Launch) -> t
     )
 
 
-def _power_of_two(width: int) -> int:
+def power_of_two(width: int) -> int:
     """Return the width that a product of tiles takes for so many columns."""
     return max(_WIDTHS[0], 1 << (width - 1).bit_length())
 
@@ -481,7 +486,7 @@ def _attend(
     batch, num_heads, num_queries, width = q.shape
     num_keys, value_width = v.shape[2:]
     out = q.new_empty(batch, num_heads, num_queries, value_width)
-    lse = q.new_empty(batch, num_heads, num_queries, dtype=_sum_dtype(q))
+    lse = q.new_empty(batch, num_heads, num_queries, dtype=sum_dtype(q))
     switches = causal, key_mask is not None, min(scales) < max(scales), divide, dropout_p > 0
     launch = _launch("forward", q.dtype, max(width, value_width))
     span = _Span(num_queries, num_keys, causal, False, launch.rows, launch.columns)
@@ -519,7 +524,7 @@ def _attend_fake(
     dropout_p: float,
 ) -> tuple[Tensor, Tensor]:
     out = q.new_empty(*q.shape[:3], v.shape[3])
-    return out, q.new_empty(q.shape[:3], dtype=_sum_dtype(q))
+    return out, q.new_empty(q.shape[:3], dtype=sum_dtype(q))
 
 
 def _differentiate(
@@ -638,7 +643,7 @@ torch.library.register_autograd(
 torch.library.register_autograd("mlrforecast::mlr_attention_backward", _not_twice)
 
 
-def _sum_dtype(x: Tensor) -> torch.dtype:
+def sum_dtype(x: Tensor) -> torch.dtype:
     """Return what sums are taken in."""
     return torch.promote_types(x.dtype, torch.float32)
 
@@ -662,7 +667,7 @@ def _factors(q: Tensor, ranks: Sequence[int], scales: Sequence[float]) -> Tensor
     columns = [
         scale / largest for scale, rank in zip(scales, ranks, strict=True) for _ in range(rank)
     ]
-    return constant(columns, _sum_dtype(q), q.device)
+    return constant(columns, sum_dtype(q), q.device)
 
 
 def _optional(q: Tensor, key_mask: Tensor | None, seed: Tensor | None) -> tuple[Tensor, Tensor]:
