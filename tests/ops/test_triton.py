@@ -93,7 +93,7 @@ def test_it_needs_a_gpu_that_is_able(
     x = torch.ones(1, 1, 4, width, dtype=torch.float16)
     inputs, options = [x, x, x], {"ranks": (width - 4, 4)}
     case = dataclasses.replace(case_of(inputs, options), device=torch.device("cuda"))
-    monkeypatch.setattr(triton, "_abilities", lambda device: (capability, shared))
+    monkeypatch.setattr(triton, "abilities", lambda device: (capability, shared))
     reason = triton._device_refusal(case)
     assert (reason is None) if message is None else re.search(message, reason or "")
 

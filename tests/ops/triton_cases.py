@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from mlrforecast.ops import mlr_attention
-from mlrforecast.ops.attention import triton
+from mlrforecast.ops.attention import _launches
 from tests.contracts.attention_cases import CASES as CONTRACT
 from tests.contracts.attention_contract import expected, unpack, with_gradients
 
@@ -84,10 +84,10 @@ def outcome(run: Callable[[], Any]) -> Any:
 
 def error(case: dict[str, Any]) -> float:
     """Return the largest error of the output and the gradients."""
-    with_engine = triton._has_copy_engine
+    with_engine = _launches._has_copy_engine
     if case.get("described"):
-        triton._has_copy_engine = lambda device: True
-    usual = triton._INTERPRETED
+        _launches._has_copy_engine = lambda device: True
+    usual = _launches._INTERPRETED
     try:
         if "contract" in case:
             inputs, options = unpack(CONTRACT[case["contract"]])
@@ -95,12 +95,12 @@ def error(case: dict[str, Any]) -> float:
         else:
             # A larger tile, for the number of tiles is what takes time here.
             size = 64 if case["length"] > 128 or case["length"] == 127 else 16
-            triton._INTERPRETED = usual._replace(rows=size, columns=size)
+            _launches._INTERPRETED = usual._replace(rows=size, columns=size)
             inputs, options, exact = drawn(case)
         out = mlr_attention(*inputs, backend="triton", **options)
         got = with_gradients(out, inputs)
     finally:
-        triton._has_copy_engine, triton._INTERPRETED = with_engine, usual
+        _launches._has_copy_engine, _launches._INTERPRETED = with_engine, usual
     return max(
         float((value.double() - truth).norm() / max(truth.norm(), exact[0].norm()))
         for value, truth in zip(got, exact, strict=True)
@@ -234,13 +234,13 @@ def no_buffer_of_all_pairs_is_made() -> None:
 
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(1, 1, 300, 4, generator=generator).requires_grad_() for _ in range(3)]
-    usual = triton._INTERPRETED
-    triton._INTERPRETED = usual._replace(rows=64, columns=64)
+    usual = _launches._INTERPRETED
+    _launches._INTERPRETED = usual._replace(rows=64, columns=64)
     try:
         with Watch():
             mlr_attention(*inputs, ranks=(2, 2), causal=True, backend="triton").sum().backward()
     finally:
-        triton._INTERPRETED = usual
+        _launches._INTERPRETED = usual
     assert max(sizes) < 300 * 60, max(sizes)
 
 

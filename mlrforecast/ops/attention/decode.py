@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mlrforecast.ops.attention.triton import (
+from mlrforecast.ops.attention._launches import (
     ABSENT,
     AVAILABLE,
     INTERPRETED,
