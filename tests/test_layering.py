@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "mlrforecast"
 # A part imports only from lower numbers; parts of one number never import each other.
 LEVELS = {
     "_core": 0,
-    "_version": 0,
+    "_version": -1,
     "plots": 0,
     "baselines": 1,
     "data": 1,

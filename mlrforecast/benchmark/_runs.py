@@ -10,9 +10,9 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from mlrforecast._core.provenance import config_hash, cpu_name, device_name, versions
+from mlrforecast._core.result_table import Row
 from mlrforecast.benchmark._floors import FLOORS, score_floor
-from mlrforecast.benchmark._provenance import config_hash, cpu_name, device_name, versions
-from mlrforecast.benchmark._results import Row
 from mlrforecast.benchmark._splits import (
     Split,
     future_windows,

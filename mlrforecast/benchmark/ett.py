@@ -11,16 +11,10 @@ from pathlib import Path
 import pandas as pd
 from tqdm.auto import tqdm  # type: ignore[import-untyped]  # no types for tqdm
 
+from mlrforecast._core.provenance import command_line, num_cores
+from mlrforecast._core.result_table import Row
 from mlrforecast.benchmark._floors import FLOORS
-from mlrforecast.benchmark._provenance import command_line, num_cores
-from mlrforecast.benchmark._results import (
-    Row,
-    append_log,
-    append_row,
-    as_frame,
-    read_rows,
-    row_key,
-)
+from mlrforecast.benchmark._results import RESULTS, append_log, as_frame
 from mlrforecast.benchmark._runs import (
     MODEL,
     SET_BY_RUN,
@@ -170,18 +164,18 @@ def run_ett(
     task = _task(config, folder, jobs)
     runs = list(_runs(config, load_task(task)[1]))
     check_options(task, runs)
-    keys = [row_key(run_key(task, run)) for run in runs]
+    keys = [RESULTS.key_of(run_key(task, run)) for run in runs]
     path = None if folder is None else folder / _file_name(config)
-    known = {row_key(row): row for row in read_rows(path)} if path else {}
+    known = {RESULTS.key_of(row): row for row in RESULTS.read(path)} if path else {}
     pending = [run for run, key in zip(runs, keys, strict=True) if key not in known]
     if config.final and pending and folder is not None:
         append_log(folder, _log_entry(config, task, runs, len(pending)))
     for row in tqdm(
         _execute_all(task, pending, jobs), total=len(pending), desc="runs", disable=not progress
     ):
-        known[row_key(row)] = row
+        known[RESULTS.key_of(row)] = row
         if path:
-            append_row(path, row)
+            RESULTS.append(path, row)
     return as_frame([known[key] for key in keys])
 
 

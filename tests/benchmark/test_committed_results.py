@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mlrforecast.benchmark import _results
+from mlrforecast.benchmark._results import RESULTS
 from tests.benchmark.test_floors import HORIZONS, KNOWN
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "results" / "ett"
@@ -21,9 +22,9 @@ def read(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_each_row_is_complete_and_no_run_stands_twice(path):
-    rows = _results.read_rows(path)
+    rows = RESULTS.read(path)
     assert rows
-    keys = [_results.row_key(row) for row in rows]
+    keys = [RESULTS.key_of(row) for row in rows]
     assert len(set(keys)) == len(keys)
     for row in rows:
         empty = {name for name, value in row.items() if value == ""}

@@ -9,18 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from mlrforecast.benchmark import _provenance, _results, count_final_runs
+from mlrforecast._core import provenance
+from mlrforecast.benchmark import _results, count_final_runs
+from mlrforecast.benchmark._results import RESULTS
 
 
 def row(**changes):
-    values = dict.fromkeys(_results.COLUMNS, "x")
+    values = dict.fromkeys(RESULTS.columns, "x")
     values |= {"horizon": 96, "seed": 0, "context_length": 24, "windows": 10, "parameters": 5}
     values |= {"mse": 0.1234567890123, "mae": 0.2, "validation_mse": 0.3, "train_seconds": 1.5}
     return values | changes
 
 
 def test_columns_are_those_promised():
-    assert ",".join(_results.COLUMNS) == (
+    assert ",".join(RESULTS.columns) == (
         "dataset,target,split,horizon,model,attention,seed,context_length,mse,mae,validation_mse,"
         "windows,parameters,train_seconds,config_hash,hardware,versions,command"
     )
@@ -30,9 +32,9 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     path = tmp_path / "deeper" / "r.csv"
     rows = [row(), row(seed="", hardware='AMD "EPYC", 2 cores')]
     for each in rows:
-        _results.append_row(path, each)
-    read = _results.read_rows(path)
-    assert [_results.row_key(each) for each in read] == [_results.row_key(each) for each in rows]
+        RESULTS.append(path, each)
+    read = RESULTS.read(path)
+    assert [RESULTS.key_of(each) for each in read] == [RESULTS.key_of(each) for each in rows]
     assert read[1]["hardware"] == 'AMD "EPYC", 2 cores'
     frame = _results.as_frame(read)
     assert frame["mse"].tolist() == [0.1234567890123] * 2
@@ -42,54 +44,54 @@ def test_rows_come_back_as_they_were_written(tmp_path):
 
 
 def test_no_file_is_no_rows(tmp_path):
-    assert _results.read_rows(tmp_path / "r.csv") == []
-    assert list(_results.as_frame([]).columns) == list(_results.COLUMNS)
+    assert RESULTS.read(tmp_path / "r.csv") == []
+    assert list(_results.as_frame([]).columns) == list(RESULTS.columns)
 
 
 def test_a_foreign_file_is_refused(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"r\.csv is not a result file"):
-        _results.read_rows(path)
+        RESULTS.read(path)
 
 
 def test_a_line_of_too_few_fields_is_named(tmp_path):
     path = tmp_path / "r.csv"
-    _results.append_row(path, row())
+    RESULTS.append(path, row())
     with path.open("a") as file:
         file.write("ETTh1,M,te\n")
     with pytest.raises(ValueError, match=r"Line 3 of r\.csv must hold 18 fields"):
-        _results.read_rows(path)
+        RESULTS.read(path)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 9])
 def test_a_torn_line_is_left_out_and_then_written_over(tmp_path, caplog, cut):
     path = tmp_path / "r.csv"
     for seed in (0, 1):
-        _results.append_row(path, row(seed=seed))
+        RESULTS.append(path, row(seed=seed))
     whole = path.read_bytes()
     path.write_bytes(whole[:-cut])
-    assert [each["seed"] for each in _results.read_rows(path)] == ["0"]
+    assert [each["seed"] for each in RESULTS.read(path)] == ["0"]
     assert "Line 3 of r.csv was cut off" in caplog.text
-    _results.append_row(path, row(seed=1))
+    RESULTS.append(path, row(seed=1))
     assert path.read_bytes() == whole
 
 
 @pytest.mark.parametrize("kept", [0, 1, 30, -1])
 def test_an_empty_file_and_a_torn_header_are_a_new_file(tmp_path, kept):
     path = tmp_path / "r.csv"
-    header = (",".join(_results.COLUMNS) + "\n").encode()
+    header = (",".join(RESULTS.columns) + "\n").encode()
     path.write_bytes(header[:kept])
-    assert _results.read_rows(path) == []
-    _results.append_row(path, row())
+    assert RESULTS.read(path) == []
+    RESULTS.append(path, row())
     assert path.read_bytes().startswith(header)
-    assert len(_results.read_rows(path)) == 1
+    assert len(RESULTS.read(path)) == 1
 
 
 def test_a_foreign_file_of_one_open_line_is_kept(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("my notes")
-    for call in (lambda: _results.read_rows(path), lambda: _results.append_row(path, row())):
+    for call in (lambda: RESULTS.read(path), lambda: RESULTS.append(path, row())):
         with pytest.raises(ValueError, match=r"r\.csv is not a result file"):
             call()
     assert path.read_text() == "my notes"
@@ -97,19 +99,19 @@ def test_a_foreign_file_of_one_open_line_is_kept(tmp_path):
 
 def test_a_run_that_another_process_wrote_is_not_repeated(tmp_path):
     path = tmp_path / "r.csv"
-    _results.append_row(path, row(mse=1.0))
-    _results.append_row(path, row(mse=2.0))
-    assert [each["mse"] for each in _results.read_rows(path)] == ["1.0"]
+    RESULTS.append(path, row(mse=1.0))
+    RESULTS.append(path, row(mse=2.0))
+    assert [each["mse"] for each in RESULTS.read(path)] == ["1.0"]
 
 
 def test_processes_that_write_at_once_lose_and_repeat_nothing(tmp_path):
     """Each of three writes the same 40 rows, the header among them, as fast as it can."""
     code = (
         "import sys, pathlib\n"
-        "from mlrforecast.benchmark import _results\n"
-        "row = dict.fromkeys(_results.COLUMNS, 1)\n"
+        "from mlrforecast.benchmark._results import RESULTS\n"
+        "row = dict.fromkeys(RESULTS.columns, 1)\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
-        "for seed in range(40): _results.append_row(pathlib.Path('r.csv'), row | {'seed': seed})\n"
+        "for seed in range(40): RESULTS.append(pathlib.Path('r.csv'), row | {'seed': seed})\n"
     )
     root = str(Path(__file__).parents[2])
     writers = [
@@ -131,7 +133,7 @@ def test_processes_that_write_at_once_lose_and_repeat_nothing(tmp_path):
     for writer in writers:
         writer.communicate(timeout=60)
         assert writer.returncode == 0
-    rows = _results.read_rows(tmp_path / "r.csv")
+    rows = RESULTS.read(tmp_path / "r.csv")
     assert sorted(int(each["seed"]) for each in rows) == list(range(40))
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
 
@@ -144,27 +146,27 @@ def test_processes_that_write_at_once_lose_and_repeat_nothing(tmp_path):
 def test_a_number_that_is_none_is_named(tmp_path, column, value):
     path = tmp_path / "r.csv"
     for seed in (0, 1):
-        _results.append_row(path, row(seed=seed, **({column: value} if seed else {})))
+        RESULTS.append(path, row(seed=seed, **({column: value} if seed else {})))
     with pytest.raises(ValueError, match=rf"Line 3 of r\.csv .* column '{column}', got '{value}'"):
-        _results.read_rows(path)
+        RESULTS.read(path)
 
 
 def test_what_is_no_text_is_named(tmp_path):
     path = tmp_path / "r.csv"
     for seed in (0, 1):
-        _results.append_row(path, row(seed=seed, hardware="PLACE, 2 cores"))
+        RESULTS.append(path, row(seed=seed, hardware="PLACE, 2 cores"))
     head, found, tail = path.read_bytes().rpartition(b"PLACE")
     path.write_bytes(head + b"\xff" + tail)
     assert found
     with pytest.raises(ValueError, match=r"Line 3 of r\.csv is not UTF-8 .* 'hardware' .* 0xff"):
-        _results.read_rows(path)
+        RESULTS.read(path)
 
 
 def test_an_end_of_a_line_inside_a_field_is_not_written(tmp_path):
     path = tmp_path / "r.csv"
-    _results.append_row(path, row(command="mlrforecast\n--set a=b"))
+    RESULTS.append(path, row(command="mlrforecast\n--set a=b"))
     assert path.read_bytes().count(b"\n") == 2
-    assert _results.read_rows(path)[0]["command"] == "mlrforecast --set a=b"
+    assert RESULTS.read(path)[0]["command"] == "mlrforecast --set a=b"
 
 
 def test_the_log_counts_its_lines(tmp_path):
@@ -183,11 +185,11 @@ def test_a_torn_entry_of_the_log_counts_and_swallows_none(tmp_path):
 
 
 def test_the_hash_follows_every_setting_but_not_their_order():
-    known = _provenance.config_hash({"a": 1, "b": None})
+    known = provenance.config_hash({"a": 1, "b": None})
     assert len(known) == 12
-    assert known == _provenance.config_hash({"b": None, "a": 1})
+    assert known == provenance.config_hash({"b": None, "a": 1})
     others = [{"a": 2, "b": None}, {"a": 1, "b": 0}, {"a": 1, "c": None}, {"a": "1", "b": None}]
-    assert len({known, *map(_provenance.config_hash, others)}) == 5
+    assert len({known, *map(provenance.config_hash, others)}) == 5
 
 
 def test_a_command_tells_no_folder():
@@ -200,14 +202,14 @@ def test_a_command_tells_no_folder():
         "root": Path("/home/someone/secret/data"),
         "out": Path("../results"),
     }
-    assert _provenance.command_line(("benchmark", "ett"), options) == (
+    assert provenance.command_line(("benchmark", "ett"), options) == (
         "mlrforecast benchmark ett --dataset ETTh1 --final --set width=8 --set dropout=0.1 "
         "--root data --out results"
     )
 
 
 def test_hardware_and_versions_say_something():
-    assert _provenance.cpu_name().endswith("cores")
-    assert _provenance.device_name("cpu") == _provenance.cpu_name()
-    assert _provenance.versions().split("; ")[0].startswith("python 3.")
-    assert "; torch " in _provenance.versions()
+    assert provenance.cpu_name().endswith("cores")
+    assert provenance.device_name("cpu") == provenance.cpu_name()
+    assert provenance.versions().split("; ")[0].startswith("python 3.")
+    assert "; torch " in provenance.versions()
