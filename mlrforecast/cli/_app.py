@@ -10,6 +10,8 @@ from mlrforecast.cli._benchmark_commands import benchmark, demo
 from mlrforecast.cli._completion import completion
 from mlrforecast.cli._datasets_commands import datasets
 from mlrforecast.cli._forecast_commands import backtest, fit, plot, predict
+from mlrforecast.cli._icl_commands import icl
+from mlrforecast.cli._lm_commands import lm
 from mlrforecast.cli._options import examples
 from mlrforecast.cli._tune_commands import tune
 
@@ -71,5 +73,7 @@ def main(traceback: bool) -> None:
     os.environ.setdefault("MPLBACKEND", "Agg")
 
 
-for _command in (fit, predict, backtest, plot, tune, datasets, demo, benchmark, completion):
+for _command in (
+    fit, predict, backtest, plot, tune, datasets, demo, benchmark, icl, lm, completion,
+):  # fmt: skip
     main.add_command(_command)

@@ -1,5 +1,6 @@
 """Training through Lightning: schedule, early stopping, checkpoints, seeding."""
 
+from mlrforecast.training._silence import quiet
 from mlrforecast.training.checkpoint import Checkpoint, Progress
 from mlrforecast.training.memory import (
     MemoryEstimate,
@@ -10,7 +11,7 @@ from mlrforecast.training.memory import (
 )
 from mlrforecast.training.module import ForecastModule, annealed
 from mlrforecast.training.optim import Parametrization, build_optimizer, mup_groups
-from mlrforecast.training.options import TrainingOptions
+from mlrforecast.training.options import Schedule, TrainingOptions
 from mlrforecast.training.run import train
 from mlrforecast.training.seeding import isolated_seed
 from mlrforecast.training.watch import Watch
@@ -21,6 +22,7 @@ __all__ = [
     "MemoryEstimate",
     "Parametrization",
     "Progress",
+    "Schedule",
     "TrainingOptions",
     "Watch",
     "annealed",
@@ -31,5 +33,6 @@ __all__ = [
     "find_batch_size",
     "isolated_seed",
     "mup_groups",
+    "quiet",
     "train",
 ]

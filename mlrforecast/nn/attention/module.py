@@ -4,6 +4,7 @@ import inspect
 from numbers import Real
 from typing import Any
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -180,8 +181,8 @@ class StructuredAttention(nn.Module):
         given = {name: ids for name, ids in partition.items() if ids is not None}
         self._check_shapes(x, context)
         self._check_call(context is not None, set(given), cache)
-        x = self.score.prepare(x)
-        source = x if context is None else self.score.prepare(context)
+        x = _cast_once(self.score.prepare(x))
+        source = x if context is None else _cast_once(self.score.prepare(context))
         q, k = self.score.queries(x), self.score.keys(source)
         v: Tensor = self.value(source).unflatten(-1, (self.score.heads.num_kv_heads, -1))
         v = v.transpose(1, 2)
@@ -254,6 +255,14 @@ class StructuredAttention(nn.Module):
                 f"`context`: attention={name!r} compares places, which two sequences have in "
                 "common only through block ids; give `block_ids` and `query_block_ids`."
             )
+
+
+def _cast_once(x: Tensor) -> Tensor:
+    """Cast, where autocast would, what several maps read: it would for each of them."""
+    kind = x.device.type
+    if not torch.is_autocast_enabled(kind) or x.dtype == torch.float64:
+        return x
+    return x.to(torch.get_autocast_dtype(kind))
 
 
 def _check_options(attention: str, options: dict[str, Any]) -> None:

@@ -1,0 +1,216 @@
+"""What the commands of both tasks do."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from matplotlib import pyplot as plt
+
+from mlrforecast.cli._console import Console
+from mlrforecast.cli._paths import whole_file
+from mlrforecast.cli._task_options import report, said_command
+from mlrforecast.plots import plot_error_by_point, plot_scaling
+from mlrforecast.tasks import Execution, TaskRun, in_context_regression, language_model, read_runs
+from mlrforecast.tasks import read_results as read_task_results
+
+_PICTURES = {".png", ".svg", ".pdf"}
+
+
+def train_regressors(
+    path: Path | None,
+    *,
+    out: Path,
+    resume: bool,
+    settings: Mapping[str, Any],
+    computing: Mapping[str, Any],
+    console: Console,
+) -> None:
+    """Train in-context regressors and tell their scores."""
+    runs = _runs(path, in_context_regression.RegressionRun, settings)
+    results = in_context_regression.train(
+        runs,
+        out=out,
+        resume=resume,
+        execution=Execution(progress=console.progress, **computing),
+        command=said_command(("icl", "train"), path, settings, computing, out=out),
+    )
+    report(results, len(runs), out, console)
+
+
+def train_language_models(
+    path: Path | None,
+    *,
+    corpus: Path,
+    out: Path,
+    resume: bool,
+    settings: Mapping[str, Any],
+    computing: Mapping[str, Any],
+    console: Console,
+) -> None:
+    """Train language models and tell their scores."""
+    runs = _runs(path, language_model.LanguageRun, settings)
+    results = language_model.train(
+        runs,
+        corpus,
+        out=out,
+        resume=resume,
+        execution=Execution(progress=console.progress, **computing),
+        command=said_command(("lm", "train"), path, settings, computing, corpus=corpus, out=out),
+    )
+    report(results, len(runs), out, console)
+
+
+def _runs(path: Path | None, kind: type[Any], settings: Mapping[str, Any]) -> list[Any]:
+    """Return the runs of a file, or the one that settings describe."""
+    found: list[TaskRun] = (
+        [kind.from_dict(settings)] if path is None else read_runs(path, kind, settings)
+    )
+    return found
+
+
+def evaluate_regressor(
+    folder: Path, *, episodes: int, seed: int, out: Path | None, console: Console
+) -> None:
+    """Score a regressor and the comparators on the same episodes, and tell the errors."""
+    model, run = in_context_regression.load_regressor(folder)
+    function = in_context_regression.build_function(run.function, **(run.function_options or {}))
+    methods: dict[str, Any] = {
+        name: in_context_regression.comparators[name] for name in in_context_regression.comparators
+    }
+    methods[run.name] = lambda episodes: model(episodes.xs, episodes.ys)
+    tables = []
+    for name, predict in methods.items():
+        batches = in_context_regression.evaluation_episodes(
+            function, run.points, run.num_dims, seed=seed, num_episodes=episodes
+        )
+        table = in_context_regression.evaluate(predict, batches)
+        table.insert(0, "method", name)
+        tables.append(table)
+    errors = pd.concat(tables, ignore_index=True)
+    if out is not None:
+        _write_errors(errors, out)
+    shown = sorted({0, run.points // 4, run.points // 2, run.points - 1})
+    wide = errors.pivot_table(index="method", columns="point", values="error", sort=False)[shown]
+    fields = {"model": folder, "episodes": episodes, "errors": errors.to_dict("records")}
+    console.finish(fields, wide.to_string(float_format=lambda value: f"{value:.4f}"))
+
+
+def _write_errors(errors: pd.DataFrame, out: Path) -> None:
+    """Write errors as a table or as a picture."""
+    if out.suffix.lower() in _PICTURES:
+        _save(plot_error_by_point(errors), out)
+        return
+    with whole_file(out) as draft:
+        errors.to_csv(draft, index=False)
+
+
+def make_corpus(
+    sources: Sequence[Path],
+    *,
+    out: Path,
+    hugging_face: str | None,
+    max_documents: int | None,
+    console: Console,
+    **options: Any,
+) -> None:
+    """Make a corpus and tell what is in it."""
+    if bool(sources) == (hugging_face is not None):
+        raise ValueError("`SOURCES` or `--hugging-face` must be given, one of the two.")
+    source: Any = list(sources)
+    if hugging_face is not None:
+        source = language_model.hugging_face_documents(hugging_face, max_documents=max_documents)
+    corpus = language_model.prepare_corpus(source, out, progress=console.progress, **options)
+    counts = dict(corpus.record["counts"])
+    sides = {
+        f"{split.name}_{what}": getattr(split, f"num_{what}")
+        for split in (corpus.train, corpus.validation)
+        for what in ("documents", "tokens")
+    }
+    fields = {"out": out, "vocabulary": corpus.vocabulary.name, **sides, **counts}
+    text = (
+        f"{sides['train_tokens']:,} tokens in {sides['train_documents']:,} documents to train on, "
+        f"{sides['validation_tokens']:,} in {sides['validation_documents']:,} others; "
+        f"{counts['dropped_share']:.2%} of the characters were left out."
+    )
+    console.finish(fields, text)
+
+
+def evaluate_language(
+    folder: Path,
+    *,
+    corpus: Path,
+    split: str,
+    max_tokens: int | None,
+    accelerator: str,
+    console: Console,
+) -> None:
+    """Score a language model on a corpus."""
+    model, _ = language_model.load_language_model(folder)
+    on_gpu = torch.cuda.is_available() and accelerator in ("auto", "gpu")
+    if accelerator == "gpu" and not on_gpu:
+        raise ValueError("`--accelerator` gpu needs a GPU, and there is none.")
+    opened = language_model.Corpus.open(corpus)
+    scores = language_model.evaluate_language_model(
+        model.to("cuda") if on_gpu else model,
+        opened.train if split == "train" else opened.validation,
+        max_tokens=max_tokens,
+    )
+    text = f"{scores['nats']:.4f} nats a token ({scores['bits']:.4f} bits)"
+    console.finish({"model": folder, "split": split, **scores}, text)
+
+
+def write_text(
+    folder: Path,
+    *,
+    prompt: str,
+    max_new_tokens: int,
+    console: Console,
+    **options: Any,
+) -> None:
+    """Let a language model write, and say what it kept meanwhile."""
+    model, run = language_model.load_language_model(folder)
+    vocabulary = language_model.get_vocabulary(run.vocabulary)
+    written = language_model.continue_text(model, vocabulary, prompt, max_new_tokens, **options)
+    console.say(
+        f"Kept {written.cache_bytes / 1024:.0f} KiB of keys and values; attention that keeps all "
+        f"columns would keep {written.full_cache_bytes / 1024:.0f} KiB. "
+        f"{max_new_tokens / written.seconds:.0f} tokens a second."
+    )
+    fields = {
+        "prompt": written.prompt,
+        "text": written.text,
+        "cache_bytes": written.cache_bytes,
+        "full_cache_bytes": written.full_cache_bytes,
+        "seconds": written.seconds,
+    }
+    console.finish(fields, written.prompt + written.text)
+
+
+def plot_results(
+    folder: Path, *, x: str, hue: str, out: Path, ylabel: str, console: Console
+) -> None:
+    """Draw the scores of all runs of a folder."""
+    runs, _ = read_task_results(folder)
+    if hue not in runs.columns:
+        raise ValueError(f"`--hue` must be one of {', '.join(runs.columns)}, got {hue!r}.")
+    finished = runs[runs["status"] == "finished"]
+    if finished.empty:
+        raise ValueError(f"{str(folder)!r} must hold a finished run, and has none.")
+    axes = plot_scaling(finished, x, "score", hue)
+    axes.set_ylabel(ylabel)
+    _save(axes, out)
+    console.finish({"out": out, "runs": len(finished)})
+
+
+def _save(axes: Any, out: Path) -> None:
+    """Write a picture, whole or not at all."""
+    suffix = out.suffix.lower()
+    if suffix not in _PICTURES:
+        raise ValueError(f"`--out` must end in .png, .svg or .pdf, got {out.name!r}.")
+    try:
+        with whole_file(out) as draft:
+            axes.figure.savefig(draft, format=suffix[1:], dpi=150)
+    finally:
+        plt.close(axes.figure)

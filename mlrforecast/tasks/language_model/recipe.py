@@ -1,0 +1,306 @@
+"""Language models of characters or bytes: settings, training, generation, and models read back."""
+
+import dataclasses
+import math
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from mlrforecast._core.provenance import config_hash
+from mlrforecast.models import CausalLM, CausalLMConfig, count_flops
+from mlrforecast.nn import initialise_mup
+from mlrforecast.tasks._engine import Execution, train_runs
+from mlrforecast.tasks._records import TaskResult, load_model_file
+from mlrforecast.tasks._seeds import draw_seed
+from mlrforecast.tasks._settings import TaskRun
+from mlrforecast.tasks._trainee import SequenceCost, Trainee
+from mlrforecast.tasks.language_model.batches import (
+    Windows,
+    document_levels,
+    draw_windows,
+    validation_batches,
+)
+from mlrforecast.tasks.language_model.corpus import Corpus
+from mlrforecast.tasks.language_model.vocabulary import get_vocabulary
+
+__all__ = ["LanguageRun", "load_language_model", "train"]
+
+_SHARE_OF_MEMORY = 0.2
+"""Of a GPU's free memory that the corpus may take, to be drawn from there."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LanguageRun(TaskRun):
+    """One language model and how it is trained.
+
+    The defaults are the sizes and switches of the paper's smallest model.
+
+    Parameters
+    ----------
+    corpus : str
+        Hash of the corpus that it is trained on, filled in by :func:`train`.
+    vocabulary : str
+        Vocabulary of the corpus, filled in as well.
+    context_length : int
+        Tokens ``T`` of a sequence.
+    documents : bool
+        Whether tokens attend within their own document only, which then is the coarsest level of
+        MLR attention.
+    evaluation_tokens : int
+        Tokens of the validation documents that an evaluation predicts, the same for all runs.
+    **settings
+        As in :class:`mlrforecast.tasks.TaskRun`.
+
+    Raises
+    ------
+    ValueError
+        If a field is out of its range.
+    TypeError
+        If a field is of the wrong kind.
+
+    Examples
+    --------
+    >>> run = LanguageRun(attention="standard", num_heads=4, max_steps=3000)
+    >>> run.tokens_per_step
+    32768
+    """
+
+    corpus: str = ""
+    vocabulary: str = "characters"
+    context_length: int = 1024
+    num_heads: int = 4
+    batch_size: int = 32
+    gradient_clip: float | None = 1.0
+    documents: bool = False
+    evaluation_tokens: int = 2**20
+
+    task: ClassVar[str] = "language_model"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check_count("context_length", 1)
+        self.check_count("evaluation_tokens", self.context_length)
+        if not isinstance(self.documents, bool):
+            raise TypeError(f"`documents` must be True or False, got {self.documents!r}.")
+        if self.documents and self.attention != "mlr":
+            raise ValueError(
+                f"`documents` needs attention='mlr', whose coarsest level they are, got "
+                f"{self.attention!r}."
+            )
+        self.model_config  # noqa: B018  # its fields are checked as it is made
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Tokens of an optimiser step."""
+        return self.batch_size * self.context_length
+
+    @property
+    def model_config(self) -> CausalLMConfig:
+        """What determines the model."""
+        return CausalLMConfig(
+            vocabulary_size=get_vocabulary(self.vocabulary).size,
+            context_length=self.context_length,
+            **self.model_options(),
+        )
+
+    def load_model(self, folder: Path) -> CausalLM:
+        """Return the trained model in a folder."""
+        return load_language_model(folder)[0]
+
+
+class LanguageTrainee(Trainee):
+    """A language model in training on a corpus."""
+
+    run: LanguageRun
+    model: CausalLM
+
+    def __init__(self, run: LanguageRun, corpus: Corpus) -> None:
+        model = CausalLM(run.model_config)
+        if run.parametrization == "mup":
+            seed = draw_seed(run.seed, 0, "weights")
+            initialise_mup(model, generator=torch.Generator().manual_seed(seed))
+        super().__init__(run, model)
+        self._corpus = corpus
+        self._train = corpus.train.tensor()
+        self._validation = corpus.validation.tensor()
+        self._documents: dict[str, Tensor] = {}
+        paper = count_flops(model, run.context_length, convention="paper")
+        matmul = count_flops(model, run.context_length, convention="matmul")
+        # The head is left out, as on the paper's axis.
+        self._cost = SequenceCost(run.context_length, paper.total - paper.head, matmul.training())
+
+    def place(self, device: torch.device) -> None:
+        """Bring the model to a device, and the corpus too where it takes little of its memory."""
+        super().place(device)
+        if device.type == "cuda":
+            free = torch.cuda.mem_get_info(device)[0]
+            if self._corpus.train.num_tokens < _SHARE_OF_MEMORY * free:
+                self._train = self._train.to(device)
+            self._validation = self._validation.to(device)
+        if self.run.documents:
+            self._documents = {
+                "train": self._corpus.train.document_tensor(self._train.device),
+                "validation": self._corpus.validation.document_tensor(self._validation.device),
+            }
+
+    @property
+    def draws_on(self) -> torch.device:
+        """Where the training documents are."""
+        return self._train.device
+
+    @property
+    def capturable(self) -> bool:
+        """Whether the training documents are where the model is, and no blocks depend on them."""
+        on_device = self._train.device == next(self.model.parameters()).device
+        return on_device and not self.run.documents
+
+    def cost(self, stage: Hashable) -> SequenceCost:
+        """Return what a sequence costs."""
+        del stage
+        return self._cost
+
+    def draw(
+        self, stage: Hashable, batch_size: int, generator: torch.Generator
+    ) -> tuple[Tensor, ...]:
+        """Draw windows of the training documents."""
+        del stage
+        drawn = draw_windows(self._train, batch_size, self.run.context_length, generator)
+        return self._with_blocks(drawn, "train")
+
+    def _with_blocks(self, drawn: Windows, split: str) -> tuple[Tensor, ...]:
+        """Return tokens and targets, and the blocks of documents where they count."""
+        if not self.run.documents:
+            return drawn.tokens, drawn.targets
+        sizes = self.model.encoder.blocks[0].attention.score.sizes(self.run.context_length)[1:]  # type: ignore[union-attr,operator]
+        length = self.run.context_length
+        blocks = document_levels(drawn.starts, self._documents[split], length, sizes)
+        return drawn.tokens, drawn.targets, blocks
+
+    def loss(self, *batch: Tensor) -> Tensor:
+        """Return the mean cross-entropy, in nats a token."""
+        tokens, targets, *blocks = batch
+        return self.model.loss(tokens, targets, block_ids=blocks[0] if blocks else None)
+
+    def evaluate(self) -> dict[str, float]:
+        """Return the mean cross-entropy of the validation documents, in nats and bits a token."""
+        run, device = self.run, next(self.model.parameters()).device
+        size = max(1, run.batch_size // run.micro_batches)
+        total, count = torch.zeros((), dtype=torch.float64, device=device), 0
+        for windows in validation_batches(
+            self._validation, run.context_length, size, max_tokens=run.evaluation_tokens
+        ):
+            batch = [part.to(device) for part in self._with_blocks(windows, "validation")]
+            with torch.autocast(
+                device.type, dtype=torch.bfloat16, enabled=run.precision == "bf16-mixed"
+            ):
+                total += self.loss(*batch) * batch[1].numel()
+            count += batch[1].numel()
+        nats = float(total) / count
+        return {"score": nats, "bits": nats / math.log(2)}
+
+
+def train(
+    runs: LanguageRun | Sequence[LanguageRun],
+    corpus: str | Path | Corpus,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    execution: Execution | None = None,
+    command: str = "",
+) -> list[TaskResult]:
+    """Train language models on a corpus.
+
+    Parameters
+    ----------
+    runs : LanguageRun or sequence of LanguageRun
+        What to train.
+    corpus : str, Path or Corpus
+        What :func:`prepare_corpus` made, or its folder.
+    out : str or Path, optional
+        Folder of the results: ``runs.csv``, ``curves.csv`` and the trained models. Default:
+        nothing is written.
+    resume : bool
+        Whether runs whose results are in ``out`` are skipped, and unfinished ones go on.
+    execution : Execution, optional
+        How to compute.
+    command : str
+        What the results say that they were made by.
+
+    Returns
+    -------
+    list of TaskResult
+        One for each run that has ended.
+
+    Raises
+    ------
+    ValueError
+        If ``out`` holds results of a run and ``resume`` is False, one run is there twice, or the
+        corpus is shorter than a sequence.
+    """
+    opened = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
+    listed = [runs] if isinstance(runs, LanguageRun) else list(runs)
+    listed = [
+        dataclasses.replace(run, corpus=_hash_of(opened), vocabulary=opened.vocabulary.name)
+        for run in listed
+    ]
+    for run in listed:
+        for split in (opened.train, opened.validation):
+            if split.num_tokens <= run.context_length:
+                raise ValueError(
+                    f"`context_length` must be below the {split.num_tokens} tokens of the "
+                    f"{split.name} documents, got {run.context_length}."
+                )
+    return train_runs(
+        listed,
+        _Builder(opened.folder),
+        out=out,
+        resume=resume,
+        execution=execution,
+        command=command,
+    )
+
+
+def _hash_of(corpus: Corpus) -> str:
+    """Return what tells a corpus from others: its files are recorded with their hashes."""
+    return config_hash({name: corpus.record[name] for name in ("splits", "vocabulary")})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Builder:
+    """Opens the corpus in the process that trains."""
+
+    folder: Path
+
+    def __call__(self, run: TaskRun) -> LanguageTrainee:
+        assert isinstance(run, LanguageRun)
+        return LanguageTrainee(run, Corpus.open(self.folder))
+
+
+def load_language_model(folder: str | Path) -> tuple[CausalLM, LanguageRun]:
+    """Read a trained model.
+
+    Parameters
+    ----------
+    folder : str or Path
+        One of the folders in ``models`` of the results.
+
+    Returns
+    -------
+    model : CausalLM
+        On the CPU, in evaluation mode.
+    run : LanguageRun
+        How it was trained.
+
+    Raises
+    ------
+    ModelFileError
+        If a file is missing, was altered, or is of another task.
+    """
+    fields, state = load_model_file(folder, LanguageRun.task)
+    run = LanguageRun.from_dict(fields)
+    model = CausalLM(run.model_config)
+    model.load_state_dict(state)
+    return model.eval(), run
