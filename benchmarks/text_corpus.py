@@ -1,4 +1,4 @@
-"""Make the corpus of a language model of folders of text, and say what became of the text.
+r"""Make the corpus of a language model of folders of text, and say what became of the text.
 
     python benchmarks/text_corpus.py SOURCE... --out FOLDER
 
@@ -6,10 +6,9 @@ Each SOURCE is a file, whatever its name, or a folder, of which the files are re
 match a pattern, at any depth, compressed or not. The corpus of the benchmarks is made of packages
 of Debian 12 and of the text among the shared data:
 
-    apt-get install dict-gcide linux-doc perl-doc python3-doc
-    python benchmarks/text_corpus.py /usr/share/dictd/gcide.dict.dz \
-        /usr/share/doc/linux-doc-6.1/Documentation /usr/share/perl/5.36.0/pod \
-        /usr/share/doc/python3.11/html/_sources "$MLRFORECAST_DATA/data/text" --out FOLDER
+    apt-get install dict-gcide perl-doc
+    python benchmarks/text_corpus.py /usr/share/dictd/gcide.dict.dz /usr/share/perl/5.36.0/pod \
+        "$MLRFORECAST_DATA/data/text" --pattern "*.txt" --pattern "*.pod" --out FOLDER
 """
 
 import argparse

@@ -10,19 +10,19 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO
 
 from mlrforecast._core.errors import DataError
 
-_OPENERS: dict[str, Callable[..., IO[bytes]]] = {
+_OPENERS: dict[str, Callable[..., BufferedIOBase]] = {
     ".xz": lzma.LZMAFile,
     ".gz": gzip.GzipFile,
     # What dictd compresses is gzip with an index.
     ".dz": gzip.GzipFile,
     ".bz2": bz2.BZ2File,
 }
-_DAMAGED = (lzma.LZMAError, gzip.BadGzipFile, zlib.error, EOFError)
+_DAMAGED = (lzma.LZMAError, zlib.error, EOFError)
 _CHUNK = 1 << 20
 # What "surrogateescape" makes of bytes that are no UTF-8; no text that decodes holds them.
 _UNDECODABLE = re.compile("[\udc80-\udcff]")
@@ -102,12 +102,15 @@ def _read(path: Path, seen: Seen) -> Iterator[str]:
         with _OPENERS.get(path.suffix, _open_plain)(path) as file:
             while content := file.read(_CHUNK):
                 yield _mended(decode(content), seen)
-    except _DAMAGED as error:
+    except (*_DAMAGED, OSError) as error:
+        # The system's own errors have a number; that of bz2 about damaged content has none.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise DataError(f"{str(path)!r} is no whole {path.suffix} file ({error}).") from error
     yield _mended(decode(b"", True), seen)
 
 
-def _open_plain(path: Path) -> IO[bytes]:
+def _open_plain(path: Path) -> BufferedIOBase:
     return path.open("rb")
 
 
