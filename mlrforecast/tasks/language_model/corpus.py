@@ -272,7 +272,7 @@ def prepare_corpus(
         # Another process may have had the lock, and made a corpus meanwhile.
         _check_folder(place, overwrite)
         with tqdm(documents, unit=" documents", disable=not progress) as bar:
-            _write(bar, place, known, settings, paths, seen)
+            _write(iter(bar), place, known, settings, paths, seen)
     return Corpus.open(place)
 
 
