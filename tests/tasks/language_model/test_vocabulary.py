@@ -3,7 +3,7 @@ import time
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mlrforecast.tasks.language_model import VOCABULARIES, Vocabulary, get_vocabulary
@@ -32,6 +32,7 @@ def test_bytes_come_back(text: str) -> None:
 
 
 @given(st.text(st.one_of(st.characters(), st.sampled_from("\r\n\té€😀"))))
+@example("a\r\nb\r\r\nc\rd\n\r")
 def test_other_characters_are_dropped_and_counted(text: str) -> None:
     tokens, dropped = CHARACTERS.encode_counting(text)
     normal = text.replace("\r\n", "\n")
