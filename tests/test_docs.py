@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import mlrforecast
+import mlrforecast.tasks
 from mlrforecast._core.axes import AXES
 from mlrforecast.nn import attentions
 
@@ -183,9 +184,13 @@ def test_sphinx_builds_the_pages_without_a_warning(tmp_path: Path) -> None:
 def test_the_reference_lists_every_public_package() -> None:
     text = (DOCS / "api.md").read_text(encoding="utf-8")
     listed = re.findall(r"automodule:: (\S+)", text)
-    found = pkgutil.iter_modules(mlrforecast.__path__, "mlrforecast.")
+    found = [
+        module.name
+        for package in (mlrforecast, mlrforecast.tasks)
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+    ]
     assert listed == sorted(listed)
-    assert set(listed) == {m.name for m in found if "._" not in m.name} - {"mlrforecast.cli"}
+    assert set(listed) == {name for name in found if "._" not in name} - {"mlrforecast.cli"}
 
 
 PLANTED = """# A page

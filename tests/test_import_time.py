@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 HEAVY = ["torch", "pandas", "numpy", "lightning", "sklearn", "matplotlib", "scipy"]
-OPTIONAL = ["chronos", "fev", "gluonts", "huggingface_hub", "ray", "transformers"]
+OPTIONAL = ["chronos", "datasets", "fev", "gluonts", "huggingface_hub", "ray", "transformers"]
 LIMIT_S = 0.3
 
 

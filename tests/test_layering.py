@@ -61,6 +61,7 @@ INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("mlrforecast.ops.attention", "triton"): "only a call on a GPU needs it",
     ("mlrforecast.ops.levels", "matplotlib"): "only a picture needs it",
     ("mlrforecast.ops.levels", "pandas"): "only a calendar needs it",
+    ("mlrforecast.tasks.language_model.hub", "datasets"): "an extra",
     ("mlrforecast.tuning", "pyarrow"): "an extra",
     ("mlrforecast.tuning", "ray"): "an extra",
     ("mlrforecast.tuning.tuner", "mlrforecast"): "only a sweep on Ray needs it",

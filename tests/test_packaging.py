@@ -79,7 +79,7 @@ def test_the_metadata_carry_version_script_and_extras(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert "mlrforecast = mlrforecast.cli:main" in scripts
     extras = {"chronos", "dev", "docs", "gluonts", "hub", "loggers", "onnx", "parquet", "test"}
-    assert set(metadata.get_all("Provides-Extra") or []) == extras | {"tune"}
+    assert set(metadata.get_all("Provides-Extra") or []) == extras | {"text", "tune"}
 
 
 def test_pandas_2_and_3_are_allowed_and_each_has_an_environment_that_tests_it() -> None:

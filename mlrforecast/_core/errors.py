@@ -3,12 +3,12 @@
 ::
 
     MLRForecastError
-    ├── DataError (ValueError)             a frame, column or series breaks a rule
+    ├── DataError (ValueError)             a frame, column, series or corpus breaks a rule
     ├── BackendError (ValueError)          a backend asked for by name cannot serve a case
     ├── ModelFileError (ValueError)        a saved model is missing a part or was altered
     ├── ChecksumError (ValueError)         a data file is not the one that the catalogue names
     ├── DatasetNotFoundError (FileNotFoundError)   a data file is nowhere to be had
-    ├── HubError (OSError)                 a model hub did not give or take a model
+    ├── HubError (OSError)                 a hub did not give or take a model or text
     ├── TuningError (RuntimeError)         a sweep has no result
     └── MissingDependencyError (ImportError)       an optional extra is not installed
 
@@ -21,7 +21,7 @@ class MLRForecastError(Exception):
 
 
 class DataError(MLRForecastError, ValueError):
-    """A frame, column or series breaks a rule; the message names it, the rule and the value."""
+    """Data break a rule; the message names the frame, column, series or file, and the value."""
 
 
 class BackendError(MLRForecastError, ValueError):
@@ -41,7 +41,7 @@ class DatasetNotFoundError(MLRForecastError, FileNotFoundError):
 
 
 class HubError(MLRForecastError, OSError):
-    """A model hub did not give or take a model; the message says what was tried."""
+    """A hub did not give or take a model, or give text; the message says what was tried."""
 
 
 class TuningError(MLRForecastError, RuntimeError):

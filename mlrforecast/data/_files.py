@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mlrforecast._core.errors import ChecksumError
+from mlrforecast._core.offline import offline_switch
 from mlrforecast.data._checks import (
     FOLDER_VARIABLE,
     Identity,
@@ -22,8 +23,6 @@ from mlrforecast.data._checks import (
 from mlrforecast.data.catalogue import FileCard, catalogue_folder
 
 CACHE = "the user's cache"
-_OFFLINE_SWITCHES = ("MLRFORECAST_OFFLINE", "HF_HUB_OFFLINE")
-_ON = ("1", "true", "yes", "on")
 
 
 class Found(NamedTuple):
@@ -130,14 +129,6 @@ def names_at_hand() -> set[str]:
         for _, _, names in os.walk(folder)
         for name in names
     }
-
-
-def offline_switch() -> str:
-    """Name the environment variable that switches downloads off, if there is one."""
-    for name in _OFFLINE_SWITCHES:
-        if os.environ.get(name, "").strip().lower() in _ON:
-            return f"{name}={os.environ[name]}"
-    return ""
 
 
 def check_root(root: str | os.PathLike[str] | None) -> None:

@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 from mlrforecast._core.errors import DataError, DatasetNotFoundError
+from mlrforecast._core.offline import offline_switch
 from mlrforecast._core.optional import import_optional
 from mlrforecast.data._aliases import parse_frequency
 from mlrforecast.data._checks import FOLDER_VARIABLE
 from mlrforecast.data._entries import ITEM, TARGET, TIME, Entry, entry_frames
-from mlrforecast.data._files import find_files, folders, offline_switch
+from mlrforecast.data._files import find_files, folders
 from mlrforecast.data._stamps import read_stamps
 from mlrforecast.data.schema import FrameSchema
 from mlrforecast.data.streaming import FileDataset
