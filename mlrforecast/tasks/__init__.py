@@ -1,3 +1,7 @@
-"""Experiments: each is data and a recipe over the models, with no layers of its own."""
+"""The paper's other experiments on the same core: data and a recipe each, and no new layers."""
 
-__all__: list[str] = []
+from mlrforecast.tasks._engine import Execution
+from mlrforecast.tasks._records import TaskResult, peak_flops, read_results
+from mlrforecast.tasks._settings import TaskRun, read_runs
+
+__all__ = ["Execution", "TaskResult", "TaskRun", "peak_flops", "read_results", "read_runs"]
