@@ -52,6 +52,7 @@ def test_a_seed_never_changes_between_releases():
 PINNED = (5101490454523883080, 32705541703891749)
 
 
+@pytest.mark.usefixtures("own_errors")
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -154,6 +154,7 @@ def test_one_point_is_predicted_as_0_and_gradients_are_left_alone(name):
     assert not comparators[name](Episodes(xs, xs[..., 0], xs[..., 0])).requires_grad
 
 
+@pytest.mark.usefixtures("own_errors")
 @pytest.mark.parametrize(
     ("call", "message"),
     [

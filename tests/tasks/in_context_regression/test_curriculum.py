@@ -107,6 +107,7 @@ def test_the_baseline_by_hand():
     assert baseline_loss(1, 1) == 1.0
 
 
+@pytest.mark.usefixtures("own_errors")
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -137,6 +138,7 @@ def test_errors(call, message):
         call()
 
 
+@pytest.mark.usefixtures("own_errors")
 def test_a_share_that_is_no_number():
     with pytest.raises(TypeError, match="`warmup_share` must be a number"):
         Curriculum.paper(8, warmup_share="0.06")
