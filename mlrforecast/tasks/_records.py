@@ -92,17 +92,18 @@ class TaskResult:
         Its line in the table of runs.
     curve : DataFrame
         Scores in the course of training, a row for each evaluation.
+    kept : Module or Path
+        The trained model, or the folder of its files.
     """
 
     run: TaskRun
     row: dict[str, Any]
     curve: pd.DataFrame
-    _model: nn.Module | None = dataclasses.field(repr=False)
-    _folder: Path | None = dataclasses.field(repr=False, default=None)
+    kept: nn.Module | Path = dataclasses.field(repr=False)
 
     @classmethod
     def of(cls, training: Training, together: int) -> "TaskResult":
-        """Return what came of a training that has ended."""
+        """Return what came of a ``training`` that has ended, beside others ``together``."""
         run, model, curve = training.run, training.trainee.model, training.curve
         last = curve[-1]
         names = [name for name in last if name not in _OF_ROW]
@@ -156,10 +157,7 @@ class TaskResult:
     @property
     def model(self) -> nn.Module:
         """The trained model, on the CPU; read from its file if it was not trained just now."""
-        if self._model is not None:
-            return self._model
-        assert self._folder is not None
-        return self.run.load_model(self._folder)
+        return self.run.load_model(self.kept) if isinstance(self.kept, Path) else self.kept
 
 
 def _steady(curve: Sequence[dict[str, float]]) -> tuple[float, float]:
@@ -244,7 +242,7 @@ class Records:
         row = self._rows[run.hash]
         curves = CURVES.read(self.folder / CURVES_FILE)
         curve = _curve_frame([line for line in curves if line["hash"] == run.hash])
-        return TaskResult(run, row, curve, None, self.model_folder(run))
+        return TaskResult(run, row, curve, self.model_folder(run))
 
 
 def _scores_of(row: dict[Any, Any]) -> dict[str, float]:
@@ -282,6 +280,18 @@ def read_results(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
         If there are none.
     ValueError
         If a file is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mlrforecast.tasks import Execution
+    >>> from mlrforecast.tasks.in_context_regression import RegressionRun, train
+    >>> run = RegressionRun(num_dims=2, width=8, num_heads=1, num_layers=1, max_steps=4)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = train(run, out=folder, execution=Execution(accelerator="cpu", progress=False))
+    ...     runs, curves = read_results(folder)
+    >>> runs.loc[0, "name"], len(curves)
+    ('mlr-8-0', 4)
     """
     folder = Path(folder)
     if not (folder / RUNS_FILE).is_file():

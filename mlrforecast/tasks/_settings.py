@@ -128,13 +128,13 @@ class TaskRun:
         object.__setattr__(self, "name", named)
 
     def check_count(self, name: str, least: int) -> None:
-        """Check that a field is an integer of at least ``least``."""
+        """Check that the field ``name`` is an integer of at least ``least``."""
         value = getattr(self, name)
         if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
             raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
 
     def check_number(self, name: str, least: float) -> None:
-        """Check that a field is a finite number of at least ``least``."""
+        """Check that the field ``name`` is a finite number of at least ``least``."""
         value = getattr(self, name)
         known = isinstance(value, int | float) and not isinstance(value, bool)
         if not known or not least <= value < math.inf:
@@ -143,7 +143,7 @@ class TaskRun:
             )
 
     def check_choice(self, name: str, choices: Iterable[str]) -> None:
-        """Check that a field is one of some words."""
+        """Check that the field ``name`` is one of some words, ``choices``."""
         value = getattr(self, name)
         if value not in (words := tuple(choices)):
             raise ValueError(f"`{name}` must be one of {', '.join(words)}, got {value!r}.")
@@ -191,7 +191,7 @@ class TaskRun:
         return cls(**{name: _plain(value) for name, value in fields.items()})
 
     def load_model(self, folder: Path) -> nn.Module:
-        """Return the trained model in a folder."""
+        """Return the trained model in a ``folder``."""
         raise NotImplementedError
 
     def model_options(self) -> dict[str, Any]:

@@ -32,7 +32,13 @@ def _silenced() -> Silence:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence what Lightning says about itself; errors and the progress bar stay."""
+    """Silence what Lightning says about itself; errors and the progress bar stay.
+
+    Examples
+    --------
+    >>> with quiet():
+    ...     logging.getLogger("lightning.fabric").warning("advice")
+    """
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -59,7 +59,7 @@ PINNED = (5101490454523883080, 32705541703891749)
         ({"seed": -1}, "`seed` must be an integer of at least 0, got -1"),
         ({"step": 1.5}, "`step` must be an integer of at least 0, got 1.5"),
         ({"rank": True}, "`rank` must be an integer of at least 0, got True"),
-        ({"purpose": "test"}, "`purpose` must be one of training, evaluation, got 'test'"),
+        ({"purpose": "test"}, "`purpose` must be one of training, evaluation, weights, got 'test'"),
     ],
 )
 def test_errors(changed, message):

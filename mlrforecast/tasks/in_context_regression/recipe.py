@@ -45,7 +45,11 @@ class RegressionRun(TaskRun):
         the start.
     evaluation_episodes : int
         Fresh episodes of an evaluation, the same for all runs of a function and size.
-    **settings
+    name, width, num_heads, num_layers, attention, ranks, block_sizes, attention_options
+        As in :class:`mlrforecast.tasks.TaskRun`.
+    positions, qk_norm, max_steps, batch_size, learning_rate, weight_decay, parametrization
+        As in :class:`mlrforecast.tasks.TaskRun`.
+    warmup_steps, schedule, gradient_clip, micro_batches, precision, evaluate_every, seed
         As in :class:`mlrforecast.tasks.TaskRun`.
 
     Raises
@@ -235,7 +239,7 @@ def train(
     ... )
     >>> [result] = train(run, execution=Execution(accelerator="cpu", progress=False))
     >>> sorted(result.scores)
-    ['last_quarter_change', 'mean_error', 'score', 'standard_error']
+    ['mean_error', 'score', 'standard_error']
     """
     listed = [runs] if isinstance(runs, RegressionRun) else list(runs)
     return train_runs(listed, _build, out=out, resume=resume, execution=execution, command=command)
@@ -265,6 +269,18 @@ def load_regressor(folder: str | Path) -> tuple[Regressor, RegressionRun]:
     ------
     ModelFileError
         If a file is missing, was altered, or is of another task.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mlrforecast.tasks import Execution
+    >>> run = RegressionRun(num_dims=2, width=8, num_heads=1, num_layers=1, max_steps=2)
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     _ = train(run, out=out, execution=Execution(accelerator="cpu", progress=False))
+    ...     [folder] = (Path(out) / "models").iterdir()
+    ...     model, found = load_regressor(folder)
+    >>> found == run, model(torch.zeros(1, 3, 2), torch.zeros(1, 3)).shape
+    (True, torch.Size([1, 3]))
     """
     fields, state = load_model_file(folder, RegressionRun.task)
     run = RegressionRun.from_dict(fields)

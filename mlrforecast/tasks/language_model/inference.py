@@ -49,7 +49,7 @@ def evaluate_language_model(
     >>> from mlrforecast.tasks.language_model import prepare_corpus
     >>> model = CausalLM(CausalLMConfig(vocabulary_size=96, context_length=8, width=8, num_heads=1))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     texts = [f"Text {number}." for number in range(20)]
+    ...     texts = (f"Text {number}." for number in range(20))
     ...     corpus = prepare_corpus(texts, folder, validation_share=0.5, progress=False)
     ...     scores = evaluate_language_model(model, corpus.validation)
     >>> list(scores)

@@ -51,7 +51,11 @@ class LanguageRun(TaskRun):
         MLR attention.
     evaluation_tokens : int
         Tokens of the validation documents that an evaluation predicts, the same for all runs.
-    **settings
+    name, width, num_heads, num_layers, attention, ranks, block_sizes, attention_options
+        As in :class:`mlrforecast.tasks.TaskRun`.
+    positions, qk_norm, max_steps, batch_size, learning_rate, weight_decay, parametrization
+        As in :class:`mlrforecast.tasks.TaskRun`.
+    warmup_steps, schedule, gradient_clip, micro_batches, precision, evaluate_every, seed
         As in :class:`mlrforecast.tasks.TaskRun`.
 
     Raises
@@ -239,6 +243,21 @@ def train(
     ValueError
         If ``out`` holds results of a run and ``resume`` is False, one run is there twice, or the
         corpus is shorter than a sequence.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from mlrforecast.tasks import Execution
+    >>> from mlrforecast.tasks.language_model import prepare_corpus
+    >>> texts = (f"The number after {n} is {n + 1}." for n in range(200))
+    >>> sizes = {"width": 16, "num_heads": 2, "num_layers": 1, "context_length": 16}
+    >>> run = LanguageRun(**sizes, max_steps=2, batch_size=2, evaluation_tokens=64)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     corpus = prepare_corpus(texts, folder, progress=False)
+    ...     quiet = Execution(accelerator="cpu", progress=False)
+    ...     [result] = train(run, corpus, execution=quiet)
+    >>> result.run.vocabulary, result.scores["bits"] > 0
+    ('characters', True)
     """
     opened = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     listed = [runs] if isinstance(runs, LanguageRun) else list(runs)
@@ -298,6 +317,13 @@ def load_language_model(folder: str | Path) -> tuple[CausalLM, LanguageRun]:
     ------
     ModelFileError
         If a file is missing, was altered, or is of another task.
+
+    Examples
+    --------
+    >>> load_language_model("no-such-folder")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    mlrforecast._core.errors.ModelFileError: 'no-such-folder' holds no model of a task ...
     """
     fields, state = load_model_file(folder, LanguageRun.task)
     run = LanguageRun.from_dict(fields)
