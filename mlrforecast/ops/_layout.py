@@ -1,4 +1,4 @@
-"""Which head reads which, and which step is how far from which."""
+"""Which head reads which, which step is how far from which, and in which block."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -6,7 +6,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-__all__ = ["constant", "expand_heads", "step_distances"]
+__all__ = ["blocks_of", "constant", "expand_heads", "step_distances"]
 
 
 def constant(values: Sequence[float | int], dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -27,6 +27,13 @@ def _kept(values: tuple[float | int, ...], dtype: torch.dtype, device: torch.dev
 def expand_heads(x: Tensor, num_heads: int) -> Tensor:
     """Repeat each of the G heads of ``x``, (B, G, S, R), for the query heads that read it."""
     return x if x.shape[1] == num_heads else x.repeat_interleave(num_heads // x.shape[1], 1)
+
+
+def blocks_of(steps: Tensor, size: int) -> Tensor:
+    """Return the block of ``size`` steps in which each step is."""
+    # The same as `steps // size`, of which torch.compile loses the end on a CPU (PyTorch 2.13) if
+    # the steps are a range of more than 8, and the size does not divide their number.
+    return (2 * steps + 1) // (2 * size)
 
 
 def step_distances(

@@ -2,11 +2,13 @@
 
 import dataclasses
 import functools
+import io
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import torch
 from lightning.fabric import Fabric
 from tqdm.auto import tqdm  # type: ignore[import-untyped]  # no types for tqdm
 
@@ -127,14 +129,15 @@ def train_runs(
     if records is not None:
         records.prepare(runs, resume=resume)
     pending = [run for run in runs if records is None or not records.has(run)]
-    fresh: list[TaskResult] = []
+    fresh: Sequence[TaskResult] = ()
     if pending:
         with quiet():
             fabric = execution.fabric()
             train_all = functools.partial(
                 _train_all, runs=pending, build=build, records=records, execution=execution
             )
-            fresh = train_all(fabric) if execution.devices == 1 else fabric.launch(train_all)
+            whole = train_all(fabric) if execution.devices == 1 else fabric.launch(train_all)
+            fresh = whole.results
     known = {result.run.hash: result for result in fresh}
     if records is not None:
         for run in runs:
@@ -149,7 +152,7 @@ def _train_all(
     build: Callable[[TaskRun], Trainee],
     records: Records | None,
     execution: Execution,
-) -> list[TaskResult]:
+) -> "_Results":
     """Train runs in this process, as many at a time as was asked for."""
     on_gpu = fabric.device.type == "cuda"
     graphs = on_gpu and execution.devices == 1 if execution.graphs is None else execution.graphs
@@ -172,7 +175,7 @@ def _train_all(
                     bar.update(active[-1].training.step)
                     bar.set_description(_described(active))
                 if not active:
-                    return results
+                    return _Results(results)
                 for entry in list(active):
                     bar.update(entry.go_on())
                     if entry.training.ended:
@@ -182,11 +185,26 @@ def _train_all(
                 if _is_over(execution, begin, fabric):
                     for entry in active:
                         entry.save()
-                    return results
+                    return _Results(results)
         except KeyboardInterrupt:
             for entry in active:
                 entry.save()
             raise
+
+
+class _Results:
+    """What a process hands back: as bytes, for memory that it shares ends with it."""
+
+    def __init__(self, results: Sequence[TaskResult]) -> None:
+        self.results = results
+
+    def __getstate__(self) -> bytes:
+        buffer = io.BytesIO()
+        torch.save(self.results, buffer)
+        return buffer.getvalue()
+
+    def __setstate__(self, state: bytes) -> None:
+        self.results = torch.load(io.BytesIO(state), weights_only=False)
 
 
 def _take(waiting: Iterator[TaskRun], count: int) -> Iterator[TaskRun]:

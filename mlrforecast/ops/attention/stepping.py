@@ -10,6 +10,7 @@ from torch import Tensor
 
 from mlrforecast._core.errors import BackendError
 from mlrforecast.ops._checks import check_choice, check_tensor, positive
+from mlrforecast.ops._layout import blocks_of
 from mlrforecast.ops.attention._case import Unshared
 from mlrforecast.ops.attention._inputs import check_key_mask
 from mlrforecast.ops.attention.decode import decode_attention, decode_refusal
@@ -222,7 +223,7 @@ def _same_block(
         return torch.ones(
             len(query_steps), len(key_steps), dtype=torch.bool, device=key_steps.device
         )
-    return query_steps[:, None] // size == key_steps // size
+    return blocks_of(query_steps, size)[:, None] == blocks_of(key_steps, size)
 
 
 def _grouped(x: Tensor, shared: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mlrforecast.ops._checks import check_tensor, positive
+from mlrforecast.ops._layout import blocks_of
 from mlrforecast.ops.levels._picture import check_row, check_scores, draw_levels
 from mlrforecast.ops.levels.combine import INTEGERS
 from mlrforecast.ops.levels.grid import check_levels, check_offset, whole_where_covering
@@ -182,11 +183,11 @@ class Levels:
         if self._given is not None:
             return self._given.to(device=device, copy=True)
         steps = torch.arange(self.length, device=device) + self.offset
-        # A size beyond int64 covers all that can be counted, as the largest int64 does.
-        largest = torch.iinfo(torch.int64).max
+        # A larger size covers all that can be counted, too.
+        largest = torch.iinfo(torch.int64).max // 2
         return torch.stack(
             [
-                torch.zeros_like(steps) if size is None else steps // min(size, largest)
+                torch.zeros_like(steps) if size is None else blocks_of(steps, min(size, largest))
                 for size in self._sizes
             ]
         )

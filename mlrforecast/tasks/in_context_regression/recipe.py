@@ -18,6 +18,7 @@ from mlrforecast.tasks._trainee import SequenceCost, Trainee
 from mlrforecast.tasks.in_context_regression.curriculum import Curriculum, Stage
 from mlrforecast.tasks.in_context_regression.evaluation import evaluate, evaluation_episodes
 from mlrforecast.tasks.in_context_regression.functions import Episodes, build_function
+from mlrforecast.training import isolated_seed
 
 __all__ = ["RegressionRun", "load_regressor", "train"]
 
@@ -284,6 +285,8 @@ def load_regressor(folder: str | Path) -> tuple[Regressor, RegressionRun]:
     """
     fields, state = load_model_file(folder, RegressionRun.task)
     run = RegressionRun.from_dict(fields)
-    model = Regressor(run.model_config)
+    # A new model draws weights, though not to keep them.
+    with isolated_seed(0):
+        model = Regressor(run.model_config)
     model.load_state_dict(state)
     return model.eval(), run

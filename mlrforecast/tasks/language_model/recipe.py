@@ -25,6 +25,7 @@ from mlrforecast.tasks.language_model.batches import (
 )
 from mlrforecast.tasks.language_model.corpus import Corpus
 from mlrforecast.tasks.language_model.vocabulary import get_vocabulary
+from mlrforecast.training import isolated_seed
 
 __all__ = ["LanguageRun", "load_language_model", "train"]
 
@@ -327,6 +328,8 @@ def load_language_model(folder: str | Path) -> tuple[CausalLM, LanguageRun]:
     """
     fields, state = load_model_file(folder, LanguageRun.task)
     run = LanguageRun.from_dict(fields)
-    model = CausalLM(run.model_config)
+    # A new model draws weights, though not to keep them.
+    with isolated_seed(0):
+        model = CausalLM(run.model_config)
     model.load_state_dict(state)
     return model.eval(), run
