@@ -32,8 +32,8 @@ def expand_heads(x: Tensor, num_heads: int) -> Tensor:
 def blocks_of(steps: Tensor, size: int) -> Tensor:
     """Return the block of ``size`` steps in which each step is."""
     # The same as `steps // size`, of which torch.compile loses the end on a CPU (PyTorch 2.13) if
-    # the steps are a range of more than 8, and the size does not divide their number.
-    return (2 * steps + 1) // (2 * size)
+    # the steps are a range that a size of more than 8 does not divide. It sees no range here.
+    return (steps ^ 0) // size
 
 
 def step_distances(

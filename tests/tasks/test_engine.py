@@ -250,6 +250,7 @@ def calm(run):
 
 
 @pytest.mark.compile
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # torch's own
 def test_a_compiled_run_learns_the_same(run, cpu):
     run = calm(run)
     [plain] = train(run, execution=cpu)

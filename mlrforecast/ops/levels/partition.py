@@ -183,8 +183,8 @@ class Levels:
         if self._given is not None:
             return self._given.to(device=device, copy=True)
         steps = torch.arange(self.length, device=device) + self.offset
-        # A larger size covers all that can be counted, too.
-        largest = torch.iinfo(torch.int64).max // 2
+        # A size beyond int64 covers all that can be counted, as the largest int64 does.
+        largest = torch.iinfo(torch.int64).max
         return torch.stack(
             [
                 torch.zeros_like(steps) if size is None else blocks_of(steps, min(size, largest))
