@@ -82,6 +82,8 @@ class Training:
             weight_decay=self.run.weight_decay,
             parametrization=self.run.parametrization,
         )
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(self._device))
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._factor = math.nan
         if graphs:
