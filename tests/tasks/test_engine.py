@@ -89,6 +89,17 @@ def test_a_new_model_predicts_zero(run):
     )
 
 
+@pytest.mark.usefixtures("seeded")
+def test_the_loss_is_that_of_the_targets(run):
+    """Of nearest neighbours they are not the values that are read."""
+    run = dataclasses.replace(run, function="nearest_neighbour", curriculum_interval=0)
+    trainee = RegressionTrainee(run)
+    batch = trainee.draw(trainee.stage(0), 8, torch.Generator().manual_seed(0))
+    # A new model predicts 0.
+    assert trainee.loss(*batch).item() == pytest.approx(batch[2].square().mean().item())
+    assert not torch.equal(batch[1], batch[2])
+
+
 @pytest.mark.parametrize("ends", ["interrupt", "time"])
 @pytest.mark.parametrize("at", [1, 5, 6, 11, 17])
 def test_a_run_goes_on_to_the_same_weights(run, cpu, tmp_path, monkeypatch, ends, at):
