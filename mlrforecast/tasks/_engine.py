@@ -117,7 +117,8 @@ def train_runs(
     Raises
     ------
     ValueError
-        If ``out`` holds a result of a run and ``resume`` is False, or one run is there twice.
+        If ``out`` holds a result of a run and ``resume`` is False, one run is there twice, or a
+        batch cannot be shared out.
     KeyboardInterrupt
         If the user stopped it; with ``out`` it can go on from there.
     """
@@ -125,6 +126,12 @@ def train_runs(
     hashes = [run.hash for run in runs]
     if len(set(hashes)) < len(hashes):
         raise ValueError("`runs` must differ in their settings, and two of them are the same.")
+    for run in runs:
+        if run.batch_size % (run.micro_batches * execution.devices):
+            raise ValueError(
+                f"`devices` times `micro_batches` must divide the `batch_size` of {run.name!r}, "
+                f"got {execution.devices} times {run.micro_batches}, and {run.batch_size}."
+            )
     records = None if out is None else Records(Path(out), command, execution.devices)
     if records is not None:
         records.prepare(runs, resume=resume)

@@ -70,6 +70,7 @@ class Training:
         self._stream = torch.cuda.Stream(self._device) if graphs else None
         self._pool = torch.cuda.graph_pool_handle() if graphs else None
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._is_recorded = False
         self._stage: Hashable = None
         self._steps_of_stage = 0
         self._generator = torch.Generator(trainee.draws_on)
@@ -127,7 +128,7 @@ class Training:
         run = self.run
         stage = self.trainee.stage(self.step)
         if stage != self._stage or self._steps_of_stage == 0:
-            self._stage, self._steps_of_stage, self._graph = stage, 0, None
+            self._stage, self._steps_of_stage, self._is_recorded = stage, 0, False
         self._set_rates()
         self._generator.manual_seed(
             draw_seed(run.seed, self.step, "training", rank=self._fabric.global_rank)
@@ -145,7 +146,7 @@ class Training:
 
     def _replay(self, stage: Hashable) -> None:
         """Make a step by its graph, recorded first if need be."""
-        if self._graph is None:
+        if not self._is_recorded:
             graph = torch.cuda.CUDAGraph()
             graph.register_generator_state(self._generator)
             # The context of torch empties the cache of all other runs first, which takes long.
@@ -154,7 +155,9 @@ class Training:
                 self._make_step(stage)
             finally:
                 graph.capture_end()
-            self._graph = graph
+            # The graph of the last stage kept their memory alive until here.
+            self._graph, self._is_recorded = graph, True
+        assert self._graph is not None
         self._graph.replay()
 
     def _make_step(self, stage: Hashable) -> None:

@@ -235,6 +235,14 @@ def test_what_is_refused_of_computing(settings, message):
         Execution(**settings)
 
 
+def test_a_batch_that_cannot_be_shared_out_is_refused(run):
+    odd = dataclasses.replace(run, batch_size=6, micro_batches=2)
+    with pytest.raises(
+        ValueError, match="must divide the `batch_size` of 'mlr-8-0', got 2 times 2"
+    ):
+        train(odd, execution=Execution(accelerator="cpu", devices=2, progress=False))
+
+
 def test_graphs_need_a_gpu(run):
     with pytest.raises(ValueError, match="`graphs` needs a single GPU"):
         train(run, execution=Execution(accelerator="cpu", graphs=True, progress=False))
