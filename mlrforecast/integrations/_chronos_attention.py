@@ -1,6 +1,6 @@
 """Pipelines of Chronos whose models have multi-level attention."""
 
-import copy
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -100,9 +100,7 @@ def convert(pipeline: Any, **levels: Any) -> Any:
     )
 
 
-def _converted(
-    model: Any, pipeline: str, lengths: dict[str, int], levels: dict[str, Any]
-) -> Any:
+def _converted(model: Any, pipeline: str, lengths: dict[str, int], levels: dict[str, Any]) -> Any:
     """Return a copy of a T5, or of another model of transformers, with multi-level attention."""
     made = huggingface.convert(model, **_with_sizes(model.config, lengths, levels))
     made.config.chronos_pipeline_class = pipeline
@@ -114,7 +112,7 @@ def _converted_two(model: Any, levels: dict[str, Any]) -> Any:
     own = model.chronos_config
     patches = -(-own.context_length // own.input_patch_size)
     length = patches + own.use_reg_token + own.max_output_patches
-    if any(isinstance(levels[name], dict) for name in ("ranks", "block_sizes")):
+    if any(isinstance(levels[name], Mapping) for name in ("ranks", "block_sizes")):
         raise ValueError("Chronos-2 has one stack: give `ranks` and `block_sizes` as sequences.")
     config = with_levels(model.config, **_with_sizes(model.config, {"encoder": length}, levels))
     config.chronos_pipeline_class = TWO
@@ -123,16 +121,14 @@ def _converted_two(model: Any, levels: dict[str, Any]) -> Any:
     return made.to(device=model.device, dtype=model.dtype).train(model.training)
 
 
-def _with_sizes(
-    config: Any, lengths: dict[str, int], levels: dict[str, Any]
-) -> dict[str, Any]:
+def _with_sizes(config: Any, lengths: dict[str, int], levels: dict[str, Any]) -> dict[str, Any]:
     """Return levels with the block sizes that halve sequences of ``lengths``, if there are none."""
     if levels["block_sizes"] is not None:
         return levels
     ranks = levels["ranks"]
     sizes = {}
     for stack, length in lengths.items():
-        own = ranks.get(stack, ()) if isinstance(ranks, dict) else ranks
+        own = ranks.get(stack, ()) if isinstance(ranks, Mapping) else ranks
         own = default_ranks(head_width(config)) if own is None else own
         if own:
             sizes[stack] = halving_block_sizes(length, len(own))

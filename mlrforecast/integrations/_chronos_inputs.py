@@ -1,6 +1,5 @@
 """What pipelines of Chronos are given, as a forecaster takes it."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ def context_rows(inputs: Any, context_length: int) -> list[np.ndarray]:
                 "`inputs` must have the shape (B, T) or (T,), a row for each series, got "
                 f"{tuple(inputs.shape)}."
             )
-        rows: Sequence[Any] = inputs if inputs.ndim == 2 else inputs[None]
+        rows: Any = inputs if inputs.ndim == 2 else inputs[None]
     elif isinstance(inputs, list | tuple):
         rows = inputs
     else:

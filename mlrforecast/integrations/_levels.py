@@ -36,17 +36,16 @@ class Levels:
         """Read the levels of a module; None of a stack that keeps standard attention."""
         config: Any = module.config
         stack = STACKS[bool(getattr(module, "is_decoder", False))]
-        ranks = getattr(config, "ranks", None)
-        sizes = getattr(config, "block_sizes", None)
-        if isinstance(ranks, Mapping):
-            if ranks.get(stack) is None:
-                return None
-            ranks = ranks[stack]
-        if isinstance(sizes, Mapping):
-            sizes = sizes.get(stack)
+        given = getattr(config, "ranks", None)
+        ranks = _of_stack(given, stack)
+        if isinstance(given, Mapping) and ranks is None:
+            return None
+        sizes = _of_stack(getattr(config, "block_sizes", None), stack)
         ranks = default_ranks(head_width) if ranks is None else ranks
         checked, blocks = check_levels(
-            length, ranks, _default_sizes(config, len(ranks), length, causal) if sizes is None else sizes
+            length,
+            ranks,
+            _default_sizes(config, len(ranks), length, causal) if sizes is None else sizes,
         )
         scale = getattr(config, "level_scale", None)
         return cls(
@@ -87,25 +86,24 @@ def with_levels(
 ) -> Any:
     """Return a copy of a configuration that names levels, which are checked."""
     width = head_width(config)
-    stacks = STACKS if isinstance(ranks, Mapping) or isinstance(block_sizes, Mapping) else (None,)
     for name, value in (("ranks", ranks), ("block_sizes", block_sizes)):
         if isinstance(value, Mapping) and (unknown := set(value) - set(STACKS)):
             raise ValueError(
                 f"`{name}` must be given for {' and '.join(STACKS)}, got {sorted(unknown)}."
             )
-    for stack in stacks:
-        own = ranks.get(stack) if isinstance(ranks, Mapping) and stack else ranks
-        sizes = block_sizes.get(stack) if isinstance(block_sizes, Mapping) and stack else block_sizes
-        if isinstance(ranks, Mapping) and own is None:
+    for stack in STACKS:
+        if isinstance(ranks, Mapping) and ranks.get(stack) is None:
             continue
-        own = default_ranks(width) if own is None else own
-        own, _ = check_levels(1, own, sizes)
-        if sum(own) != width:
+        own = _of_stack(ranks, stack)
+        checked, _ = check_levels(
+            1, default_ranks(width) if own is None else own, _of_stack(block_sizes, stack)
+        )
+        if sum(checked) != width:
             raise ValueError(
-                f"`ranks` must sum to the head width {width}, got {own} (sum {sum(own)})."
+                f"`ranks` must sum to the head width {width}, got {checked} (sum {sum(checked)})."
             )
         if level_scale is not None:
-            level_scales(own, level_scale)
+            level_scales(checked, level_scale)
     if not isinstance(divide_by_shared_levels, bool):
         raise TypeError(
             f"`divide_by_shared_levels` must be True or False, got {divide_by_shared_levels!r}."
@@ -116,6 +114,11 @@ def with_levels(
     made.level_scale = _plain(level_scale)
     made.divide_by_shared_levels = divide_by_shared_levels
     return made
+
+
+def _of_stack(value: Any, stack: str) -> Any:
+    """Return what holds for one stack."""
+    return value.get(stack) if isinstance(value, Mapping) else value
 
 
 def head_width(config: Any) -> int:

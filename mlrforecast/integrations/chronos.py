@@ -6,7 +6,7 @@ those of models whose attention :func:`convert` has changed or that ``mlrforecas
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from mlrforecast._core.optional import import_optional
+from mlrforecast.data import parse_frequency
 from mlrforecast.estimators import MLRForecaster
 from mlrforecast.integrations import _chronos_attention
 from mlrforecast.integrations._chronos_inputs import context_rows, device_option, first_stamp
@@ -194,9 +195,7 @@ class _Pipeline:
             If an argument is out of its range or a level cannot be had.
         """
         del batch_size, validate_inputs
-        if freq is not None and pd.tseries.frequencies.to_offset(freq) != (
-            pd.tseries.frequencies.to_offset(self.forecaster.freq_)
-        ):
+        if freq is not None and parse_frequency(freq) != self.forecaster.freq_:
             raise ValueError(
                 f"`freq` must be that of the forecaster, {self.forecaster.freq_!r}, got {freq!r}."
             )
@@ -205,12 +204,16 @@ class _Pipeline:
         reader = self._read_columns(**names)
         columns, forecast = self._forecast(reader, df, future_df, horizon, quantile_levels)
         made = forecast[[id_column, timestamp_column]].copy()
-        made["target_name"] = target
-        made["predictions"] = forecast[target]
         # As Chronos names them.
-        for level, column in zip(quantile_levels, columns, strict=True):
-            made[str(level)] = forecast[column]
-        return made
+        named: Any = target
+        return made.assign(
+            target_name=named,
+            predictions=forecast[target],
+            **{
+                str(level): forecast[column]
+                for level, column in zip(quantile_levels, columns, strict=True)
+            },
+        )
 
     @classmethod
     def from_pretrained(
@@ -299,13 +302,12 @@ class _Pipeline:
         future: pd.DataFrame | None,
         horizon: int,
         levels: Sequence[float],
-    ) -> tuple[list[str], pd.DataFrame]:
+    ) -> tuple[list[Any], pd.DataFrame]:
         """Return the columns of some levels, and the long frame that holds them and the point."""
-        options = {"future": future, "prediction_length": horizon}
+        predict = partial(reader.predict, frame, future=future, prediction_length=horizon)
         if self._levels is None and list(levels) == [_MEDIAN]:
-            target = reader.schema_.target
-            return [target], reader.predict(frame, **options)
-        forecast = reader.predict(frame, quantile_levels=list(levels), **options)
+            return [reader.schema_.target], predict()
+        forecast = predict(quantile_levels=list(levels))
         return [f"{round(float(level), 6):g}" for level in levels], forecast
 
 

@@ -22,7 +22,6 @@ counted from the first step, as a sequence that grows needs it.
 """
 
 import copy
-from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -287,5 +286,7 @@ def _is_new_enough(version: str) -> bool:
     return (int(major), int(minor)) >= OLDEST
 
 
-if find_spec("transformers") is not None and _is_new_enough(_transformers("transformers").__version__):
+if find_spec("transformers") is not None and _is_new_enough(
+    _transformers("transformers").__version__
+):
     register()

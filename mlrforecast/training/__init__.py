@@ -13,6 +13,7 @@ from mlrforecast.training.optim import Parametrization, build_optimizer, mup_gro
 from mlrforecast.training.options import TrainingOptions
 from mlrforecast.training.run import train
 from mlrforecast.training.seeding import isolated_seed
+from mlrforecast.training.surroundings import Silence, surroundings
 from mlrforecast.training.watch import Watch
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "MemoryEstimate",
     "Parametrization",
     "Progress",
+    "Silence",
     "TrainingOptions",
     "Watch",
     "annealed",
@@ -31,5 +33,6 @@ __all__ = [
     "find_batch_size",
     "isolated_seed",
     "mup_groups",
+    "surroundings",
     "train",
 ]
