@@ -11,6 +11,7 @@ from mlrforecast.cli._completion import completion
 from mlrforecast.cli._datasets_commands import datasets
 from mlrforecast.cli._forecast_commands import backtest, fit, plot, predict
 from mlrforecast.cli._options import examples
+from mlrforecast.cli._pretrain_commands import pretrain, synthesize
 from mlrforecast.cli._tune_commands import tune
 
 # Training that diverged is told by FloatingPointError.
@@ -71,5 +72,8 @@ def main(traceback: bool) -> None:
     os.environ.setdefault("MPLBACKEND", "Agg")
 
 
-for _command in (fit, predict, backtest, plot, tune, datasets, demo, benchmark, completion):
+for _command in (
+    *(fit, predict, backtest, plot, tune, synthesize, pretrain),
+    *(datasets, demo, benchmark, completion),
+):
     main.add_command(_command)

@@ -79,6 +79,14 @@ def read_arrow(path: str | PathLike[str]) -> list[np.ndarray]:
         If there is no such file.
     ValueError
         If it is no Arrow file of series.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> path = f"{tempfile.mkdtemp()}/series.arrow"
+    >>> write_arrow(path, [[1.0, float("nan")]])
+    >>> read_arrow(path)
+    [array([ 1., nan], dtype=float32)]
     """
     arrow = _arrow()
     path = Path(path)

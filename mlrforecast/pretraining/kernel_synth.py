@@ -100,7 +100,7 @@ def _composed(rng: np.random.Generator, length: int, max_kernels: int) -> np.nda
     for kernel in chosen[1:]:
         other = kernel(steps)
         covariance = covariance + other if rng.random() < 0.5 else covariance * other
-    return covariance
+    return np.asarray(covariance)
 
 
 def _bank(length: int) -> list[_Kernel]:
@@ -121,7 +121,7 @@ def _white(size: float, distance: np.ndarray) -> np.ndarray:
 
 
 def _linear(offset: float, steps: np.ndarray) -> np.ndarray:
-    return offset**2 + np.outer(steps, steps)
+    return np.asarray(offset**2 + np.outer(steps, steps))
 
 
 def _squared_exponential(width: float, distance: np.ndarray) -> np.ndarray:
