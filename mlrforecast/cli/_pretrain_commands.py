@@ -28,7 +28,7 @@ _COUNT = click.option("--num-series", type=click.IntRange(1), required=True, hel
 @click.group(
     epilog=examples(
         "mlrforecast synthesize kernels --num-series 1000 --out kernels.arrow",
-        "mlrforecast synthesize mixtures sales.arrow load.arrow --num-series 9000 --out mixed.arrow",
+        "mlrforecast synthesize mixtures sales.arrow load.arrow --num-series 9000 --out mix.arrow",
     )
 )
 def synthesize() -> None:
@@ -55,7 +55,7 @@ def kernels(
 
 @synthesize.command(
     epilog=examples(
-        "mlrforecast synthesize mixtures sales.arrow load.arrow --num-series 9000 --out mixed.arrow"
+        "mlrforecast synthesize mixtures sales.arrow load.arrow --num-series 9000 --out mix.arrow"
     )
 )
 @click.argument("files", nargs=-1, required=True, type=FILE)

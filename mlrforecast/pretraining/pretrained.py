@@ -176,31 +176,34 @@ class PretrainedModel:
         """Forecast levels and the median of some series, (B, F, Q + 1)."""
         length, trained = self.config.context_length, self.config.prediction_length
         wanted, blocks = np.append(levels, 0.5), []
-        for _ in range(-(-steps // trained)):
+        for first in range(0, steps, trained):
             context = np.full((len(rows), length), np.nan, dtype=np.float32)
             for line, row in zip(context, rows, strict=True):
                 newest = row[-length:]
                 line[length - len(newest) :] = newest
             given = torch.from_numpy(context).to(generator.device)
-            block = self._block(given, wanted, num_samples, generator)
+            ahead = min(trained, steps - first)
+            block = self._block(given, ahead, wanted, num_samples, generator)
             blocks.append(block)
             rows = [np.append(row, new[:, -1]) for row, new in zip(rows, block, strict=True)]
-        return np.concatenate(blocks, axis=1)[:, :steps]
+        return np.concatenate(blocks, axis=1)
 
     def _block(
-        self, context: Tensor, levels: np.ndarray, num_samples: int, generator: torch.Generator
+        self,
+        context: Tensor,
+        steps: int,
+        levels: np.ndarray,
+        num_samples: int,
+        generator: torch.Generator,
     ) -> np.ndarray:
-        """Forecast as many steps as were trained, (B, F, Q)."""
+        """Forecast at most as many steps as were trained, (B, F, Q)."""
         if isinstance(self.network, TokenModel):
             paths = self.network.sample(
-                context,
-                self.config.prediction_length,
-                num_samples=num_samples,
-                generator=generator,
+                context, steps, num_samples=num_samples, generator=generator
             )
             found = np.quantile(paths.cpu().numpy(), levels, axis=1)
             return np.asarray(np.moveaxis(found, 0, -1), dtype=np.float32)
-        trained = self.network.quantiles(context).cpu().numpy()
+        trained = self.network.quantiles(context)[..., :steps].cpu().numpy()
         # Learnt quantiles may cross.
         trained = np.moveaxis(np.sort(trained, axis=1), 1, -1)
         known = np.asarray(self.config.quantile_levels)

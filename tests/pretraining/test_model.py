@@ -64,8 +64,9 @@ def contexts():
 @pytest.fixture
 def loaded(tmp_path, quiet_transformers):
     """Save a model, and load it as a pipeline of Chronos."""
-    import mlrforecast.integrations.chronos  # noqa: F401 - it registers
     from chronos import BaseChronosPipeline
+
+    import mlrforecast.integrations.chronos  # noqa: F401 - it registers
 
     def load(model):
         PretrainedModel(model).save(tmp_path / "model")
@@ -252,7 +253,7 @@ def test_saved_models_come_back_and_foreign_folders_stay(tmp_path):
 def test_bad_configurations_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         PretrainConfig(**SMALL | options)
-    with pytest.raises(TypeError, match="`width` must be a whole number, got 1.5"):
+    with pytest.raises(TypeError, match=r"`width` must be a whole number, got 1\.5"):
         PretrainConfig(width=1.5)
 
 

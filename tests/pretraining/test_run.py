@@ -65,7 +65,7 @@ def test_the_same_run_gives_the_same_weights_and_another_seed_others(series, who
     assert (whole.losses > 0).all()
 
 
-class _Killed(Exception):
+class _KilledError(Exception):
     pass
 
 
@@ -78,11 +78,11 @@ def test_an_interrupted_run_ends_with_the_same_weights(series, whole, tmp_path, 
         write(self, progress)
         written.append(progress.numbers["num_steps"])
         if len(written) == at:
-            raise _Killed
+            raise _KilledError
 
     monkeypatch.setattr(run.Checkpoint, "write", killing)
     options = PretrainOptions(**OPTIONS)
-    with pytest.raises(_Killed):
+    with pytest.raises(_KilledError):
         pretrain(CONFIG, [series], options, checkpoint_dir=tmp_path)
     monkeypatch.setattr(run.Checkpoint, "write", write)
     resumed = pretrain(CONFIG, [series], options, checkpoint_dir=tmp_path)
