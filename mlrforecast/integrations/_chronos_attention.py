@@ -41,8 +41,8 @@ class _TimeAttention:
         levels = Levels.of(self, query.shape[-1], length, causal=False)  # type: ignore[arg-type]
         assert levels is not None
         found = biased_mlr_attention(
-            query,
-            key,
+            levels.arranged(query),
+            levels.arranged(key),
             value,
             mask,
             ranks=levels.ranks,

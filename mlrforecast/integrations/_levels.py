@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from torch import nn
+from torch import Tensor, nn
 
 from mlrforecast.nn.attention.mlr import default_ranks
 from mlrforecast.ops import check_levels, halving_block_sizes, level_scales
@@ -28,6 +28,7 @@ class Levels:
     block_sizes: tuple[int | None, ...]
     level_scale: LevelScale | tuple[float, ...] | None
     divide_by_shared_levels: bool
+    rotary: bool
 
     @classmethod
     def of(
@@ -53,7 +54,19 @@ class Levels:
             blocks,
             tuple(scale) if isinstance(scale, list) else scale,
             getattr(config, "divide_by_shared_levels", False),
+            _is_rotary(config),
         )
+
+    def arranged(self, x: Tensor) -> Tensor:
+        """Return queries or keys with the columns that rotary positions turn together side by side.
+
+        Those that turn slowly come first, for the coarse levels. Scores of all columns stay the
+        same, and those of a level depend on distances alone.
+        """
+        if not self.rotary:
+            return x
+        slow_first = x.unflatten(-1, (2, -1)).flip(-1)
+        return slow_first.transpose(-1, -2).flatten(-2)
 
     def scale(self, scaling: float) -> LevelScale | tuple[float, ...]:
         """Return the factor of each level in a model that scales scores by ``scaling``."""
@@ -102,6 +115,11 @@ def with_levels(
             raise ValueError(
                 f"`ranks` must sum to the head width {width}, got {checked} (sum {sum(checked)})."
             )
+        if _is_rotary(config) and any(rank % 2 for rank in checked):
+            raise ValueError(
+                "`ranks` must be even in a model with rotary positions, which turn columns in "
+                f"pairs; got {checked}."
+            )
         if level_scale is not None:
             level_scales(checked, level_scale)
     if not isinstance(divide_by_shared_levels, bool):
@@ -114,6 +132,12 @@ def with_levels(
     made.level_scale = _plain(level_scale)
     made.divide_by_shared_levels = divide_by_shared_levels
     return made
+
+
+def _is_rotary(config: Any) -> bool:
+    """Whether a model turns pairs of columns of queries and keys by their positions."""
+    names = ("rope_parameters", "rope_theta")
+    return any(getattr(config, name, None) is not None for name in names)
 
 
 def _of_stack(value: Any, stack: str) -> Any:

@@ -230,11 +230,16 @@ def test_it_is_the_function_of_the_op(hf):  # noqa: F811
     module = model.model.layers[0].self_attn
     q, k, v = torch.randn(2, 4, 20, 8), torch.randn(2, 2, 20, 8), torch.randn(2, 2, 20, 8)
     found, weights = hf._attend(module, q, k, v, None, scaling=0.25)
+    # Pairs of columns that turn together, the slowest first.
+    order = [3, 7, 2, 6, 1, 5, 0, 4]
+    q, k = q[..., order], k[..., order]
     expected = mlr_attention(
         q, k, v, ranks=(4, 4), block_sizes=(None, 8), causal=True, level_scale=(0.25, 0.25)
     )
     assert weights is None
     close(found, expected.transpose(1, 2))
+    with pytest.raises(ValueError, match=r"`ranks` must be even in a model with rotary"):
+        hf.convert(llama(), ranks=(5, 3))
     with pytest.raises(ValueError, match=r"MLR attention has no `softcap`, got 5\.0"):
         hf._attend(module, q, k, v, None, softcap=5.0)
 
