@@ -70,8 +70,8 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     datasets = read_datasets(arguments.datasets, most=8 if arguments.quick else None)
     write_scores(folder, [naive_row(data) for data in datasets])
-    count = 64 if arguments.quick else arguments.series
-    kernels = list(kernel_synth(count, length=1024, seed=arguments.seed, num_workers=-1))
+    count, workers = (16, 1) if arguments.quick else (arguments.series, -1)
+    kernels = list(kernel_synth(count, length=1024, seed=arguments.seed, num_workers=workers))
     mixtures = tsmixup([kernels], 2 * count, max_length=1024, seed=arguments.seed)
     print(f"{count} series and {2 * count} mixtures: {time.monotonic() - begin:.0f} s", flush=True)
     for head in arguments.heads:

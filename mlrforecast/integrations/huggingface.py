@@ -18,9 +18,9 @@ Importing this module registers it, where transformers is installed. A model the
 
 Cross-attention stays standard: its two sequences share no blocks. Without a causal mask blocks are
 counted back from the newest step, so that padding on the left changes nothing; with one they are
-counted from the first step, as a sequence that grows needs it. Rotary positions turn column ``i`` with
-column ``i + R / 2`` of a head, as in Llama: each level has whole such pairs, the coarse ones those that
-turn slowly, so ranks must be even.
+counted from the first step, as a sequence that grows needs it. Rotary positions turn column ``i``
+with column ``i + R / 2`` of a head, as in Llama: each level has whole such pairs, the coarse ones
+those that turn slowly, so ranks must be even.
 """
 
 import copy
