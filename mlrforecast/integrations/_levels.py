@@ -65,7 +65,7 @@ class Levels:
         """
         if not self.rotary:
             return x
-        slow_first = x.unflatten(-1, (2, -1)).flip(-1)
+        slow_first: Tensor = x.unflatten(-1, (2, -1)).flip(-1)
         return slow_first.transpose(-1, -2).flatten(-2)
 
     def scale(self, scaling: float) -> LevelScale | tuple[float, ...]:
