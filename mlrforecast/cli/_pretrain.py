@@ -68,7 +68,7 @@ def run_pretrain(
     given = {
         _NAMES.get(name, name): value
         for name, value in options.items()
-        if name not in _OF_COMMAND and value not in (None, False)
+        if name not in _OF_COMMAND and value is not None and value is not False
     }
     given |= dict(options["settings"])
     config = PretrainConfig(**_taken(PretrainConfig, given))

@@ -50,6 +50,14 @@ def test_a_model_is_trained_and_told(run, series, tmp_path):
     assert told["parameters"] == sum(p.numel() for p in model.network.parameters())
 
 
+def test_a_rate_of_zero_is_one_that_was_given(run, series, tmp_path):
+    for name, rate in (("still", "0"), ("moved", "0.1")):
+        assert run("pretrain", series, *TINY, "--learning-rate", rate, "--out", name).exit_code == 0
+    first, other = (PretrainedModel.load(tmp_path / name) for name in ("still", "moved"))
+    weights = [each.network.shared.weight for each in (first, other)]
+    assert weights[0].std() < 0.06 < weights[1].std()
+
+
 def test_the_same_command_goes_on(run, series, tmp_path):
     words = ("pretrain", series, *TINY, "--checkpoint-dir", "kept", "--out")
     assert run(*words, "one").exit_code == 0
