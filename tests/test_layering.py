@@ -24,6 +24,7 @@ LEVELS = {
     "training": 4,
     "estimators": 5,
     "integrations": 6,
+    "pretraining": 6,
     "tasks": 6,
     "testing": 6,
     "tuning": 6,
@@ -35,7 +36,10 @@ LEVELS = {
 # (importing module, imported part) -> why it may look up. The conversions of the estimator to
 # other libraries' forms will stand here; nothing else.
 UPWARD: dict[tuple[str, str], str] = {
-    ("mlrforecast.estimators._exchange", "integrations"): "a model goes to a hub, or to GluonTS",
+    (
+        "mlrforecast.estimators._exchange",
+        "integrations",
+    ): "a model goes to a hub, to GluonTS or Chronos",
     ("mlrforecast.estimators._training", "integrations"): "a fit goes to a cluster",
 }
 
@@ -53,7 +57,10 @@ INSIDE_FUNCTIONS: dict[tuple[str, str], str] = {
     ("mlrforecast.estimators._exchange", "mlrforecast"): "only a model that leaves needs it",
     ("mlrforecast.estimators._export", "onnxscript"): "an extra",
     ("mlrforecast.estimators._training", "mlrforecast"): "only a fit on a cluster needs it",
+    ("mlrforecast.integrations.chronos", "chronos"): "an extra",
+    ("mlrforecast.integrations.chronos", "transformers"): "an extra",
     ("mlrforecast.integrations.hub", "huggingface_hub"): "an extra",
+    ("mlrforecast.pretraining.arrow", "pyarrow"): "an extra",
     ("mlrforecast.integrations.ray", "fsspec"): "an extra",
     ("mlrforecast.integrations.ray", "pyarrow"): "an extra",
     ("mlrforecast.integrations.ray", "ray"): "an extra",

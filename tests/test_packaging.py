@@ -79,7 +79,7 @@ def test_the_metadata_carry_version_script_and_extras(wheel: Path) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
     assert "mlrforecast = mlrforecast.cli:main" in scripts
     extras = {"chronos", "dev", "docs", "gluonts", "hub", "loggers", "onnx", "parquet", "test"}
-    assert set(metadata.get_all("Provides-Extra") or []) == extras | {"text", "tune"}
+    assert set(metadata.get_all("Provides-Extra") or []) == extras | {"huggingface", "text", "tune"}
 
 
 def test_pandas_2_and_3_are_allowed_and_each_has_an_environment_that_tests_it() -> None:
@@ -89,7 +89,7 @@ def test_pandas_2_and_3_are_allowed_and_each_has_an_environment_that_tests_it() 
     dev = [Requirement(text) for text in project["optional-dependencies"]["dev"]]
     assert [str(r.specifier) for r in dev if r.name == "pandas"] == ["<3"]
     own = {extra for r in dev if r.name == "mlrforecast" for extra in r.extras}
-    assert own == {"docs", "gluonts", "hub", "onnx", "test", "tune"}
+    assert own == {"chronos", "docs", "gluonts", "hub", "onnx", "test", "tune"}
 
     # Where `make test` runs this, its own variables would be handed on.
     fresh = ("env", "-u", "MAKEFLAGS", "-u", "MAKELEVEL")

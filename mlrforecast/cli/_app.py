@@ -13,6 +13,7 @@ from mlrforecast.cli._forecast_commands import backtest, fit, plot, predict
 from mlrforecast.cli._icl_commands import icl
 from mlrforecast.cli._lm_commands import lm
 from mlrforecast.cli._options import examples
+from mlrforecast.cli._pretrain_commands import pretrain, synthesize
 from mlrforecast.cli._tune_commands import tune
 
 # Training that diverged is told by FloatingPointError.
@@ -74,6 +75,7 @@ def main(traceback: bool) -> None:
 
 
 for _command in (
-    fit, predict, backtest, plot, tune, datasets, demo, benchmark, icl, lm, completion,
-):  # fmt: skip
+    *(fit, predict, backtest, plot, tune, synthesize, pretrain),
+    *(datasets, demo, benchmark, icl, lm, completion),
+):
     main.add_command(_command)

@@ -12,6 +12,8 @@ from mlrforecast._version import __version__
 FORMAT = 1
 LIBRARY = "mlrforecast"
 CONFIG = "config.json"
+MODEL_TYPE = "mlrforecast"
+"""By this transformers, and with it Chronos, tells whose configuration a folder holds."""
 KEYS = {
     "format",
     "library",
@@ -84,7 +86,8 @@ def read_document(folder: Path, text: bytes) -> dict[str, Any]:
             f"The forecaster in {str(folder)!r} has file format {short(repr(version))}; this "
             f"version of mlrforecast ({__version__}) reads {FORMAT}."
         )
-    if differing := KEYS ^ set(document):
+    # Folders of before the model type are the same in all else.
+    if differing := KEYS ^ (set(document) - {"model_type"}):
         raise ModelFileError(
             f"{CONFIG} in {str(folder)!r} lacks or adds {short(', '.join(sorted(differing)))}."
         )

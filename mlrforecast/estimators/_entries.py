@@ -1,5 +1,6 @@
-"""A fitted forecaster that reads entries of GluonTS, however its columns were called in ``fit``."""
+"""A fitted forecaster that reads entries, or frames of other columns than those of ``fit``."""
 
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -27,6 +28,21 @@ def reading_entries(forecaster: Forecaster) -> Forecaster:
         f"{role}_covariates": tuple(column.name for column in getattr(encoding, role))
         for role in ("past", "known", "static")
     }
+    return _reading(forecaster, encoding, names)
+
+
+def reading_columns(forecaster: Forecaster, **names: Hashable) -> Forecaster:
+    """Return a forecaster with the same network that reads long frames of these columns.
+
+    ``names`` are ``id_column``, ``timestamp_column`` and ``target``; covariates keep theirs.
+    """
+    return _reading(forecaster, forecaster.encoding_, names)
+
+
+def _reading(
+    forecaster: Forecaster, encoding: CovariateEncoding, names: Mapping[str, Any]
+) -> Forecaster:
+    """Return a forecaster with the same network and another schema."""
     made = type(forecaster)(**forecaster.get_params(deep=False) | names)
     made._set_fitted(
         Fitted(
@@ -39,7 +55,7 @@ def reading_entries(forecaster: Forecaster) -> Forecaster:
         schema=replace(forecaster.schema_, **names),
         freq=forecaster.freq_,
         context=None,
-        calibration=calibration,
+        calibration=forecaster.calibration_,
     )
     return made
 

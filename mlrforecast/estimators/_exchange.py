@@ -1,6 +1,7 @@
 """What a fitted forecaster becomes outside of this process: files, and back."""
 
 from collections.abc import Sequence
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +15,7 @@ from mlrforecast.estimators import _export, _files
 from mlrforecast.estimators._backtest import check_count
 from mlrforecast.estimators._base import FittedForecaster
 from mlrforecast.estimators._card import is_edited
-from mlrforecast.estimators._entries import reading_entries
+from mlrforecast.estimators._entries import reading_columns, reading_entries
 from mlrforecast.estimators._output import default_levels, with_median
 
 
@@ -224,6 +225,42 @@ class ExchangeMixin(FittedForecaster):
             reading_entries(self),
             quantile_levels=levels or (),
             batch_size=check_count("batch_size", batch_size),
+        )
+
+    def to_chronos(self) -> Any:
+        """Turn the fitted forecaster into a pipeline of Chronos; needs the extra ``chronos``.
+
+        It has ``predict``, ``predict_quantiles``, ``predict_df`` and ``predict_fev`` as every
+        ``BaseChronosPipeline`` has, with the numbers of :meth:`predict`, for any number of steps.
+        After ``import mlrforecast.integrations.chronos`` the folder that :meth:`save` wrote is
+        one too: ``BaseChronosPipeline.from_pretrained(folder)``. It shares the network with this
+        forecaster.
+
+        Contexts without time stamps, such as tensors, can be forecast by a forecaster that reads
+        no covariates and no calendar (``calendar=False``); others take frames, by ``predict_df``.
+
+        Returns
+        -------
+        chronos.BaseChronosPipeline
+            An ``mlrforecast.integrations.chronos.MLRForecasterPipeline``.
+
+        Raises
+        ------
+        NotFittedError
+            If ``fit`` has not been called.
+        MissingDependencyError
+            If Chronos is not installed.
+        """
+        from mlrforecast.integrations import chronos
+
+        check_is_fitted(self, "model_")
+        return chronos.make_pipeline(
+            self,
+            quantile_levels=with_median(
+                default_levels(self.config_, calibrated=self.calibration_ is not None)
+            ),
+            read_entries=partial(reading_entries, self),
+            read_columns=partial(reading_columns, self),
         )
 
     def push_to_hub(

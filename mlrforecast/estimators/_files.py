@@ -14,7 +14,7 @@ from mlrforecast._version import __version__
 from mlrforecast.data import CovariateEncoding, FrameSchema, parse_frequency
 from mlrforecast.estimators import _parameters
 from mlrforecast.estimators._card import write_card
-from mlrforecast.estimators._document import FORMAT, LIBRARY, short
+from mlrforecast.estimators._document import FORMAT, LIBRARY, MODEL_TYPE, short
 from mlrforecast.estimators._fitting import Fitted
 from mlrforecast.estimators._parameters import (
     COLUMN,
@@ -56,6 +56,7 @@ def save(forecaster: "MLRForecaster", path: str | PathLike[str], *, with_context
         )
     calibration = forecaster.calibration_
     document = {
+        "model_type": MODEL_TYPE,
         "format": FORMAT,
         "library": f"{LIBRARY} {__version__}",
         "parameters": _write_parameters(forecaster),

@@ -6,6 +6,7 @@ The definition, its options and its costs are in the ``README.md`` beside this f
 from mlrforecast.ops.attention import (
     BackendChoice,
     attention_ops,
+    biased_mlr_attention,
     bilinear_attention,
     bilinear_btt_attention,
     bilinear_mlr_attention,
@@ -80,6 +81,7 @@ __all__ = [
     "Shuffle",
     "StructuredMatrix",
     "attention_ops",
+    "biased_mlr_attention",
     "bilinear_attention",
     "bilinear_btt_attention",
     "bilinear_btt_scores",

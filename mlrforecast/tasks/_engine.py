@@ -16,7 +16,7 @@ from mlrforecast.tasks._records import Records, TaskResult
 from mlrforecast.tasks._settings import TaskRun
 from mlrforecast.tasks._trainee import Trainee
 from mlrforecast.tasks._training import Training
-from mlrforecast.training import Checkpoint, isolated_seed, quiet
+from mlrforecast.training import Checkpoint, isolated_seed, surroundings
 
 __all__ = ["Execution", "train_runs"]
 
@@ -138,7 +138,7 @@ def train_runs(
     pending = [run for run in runs if records is None or not records.has(run)]
     fresh: Sequence[TaskResult] = ()
     if pending:
-        with quiet():
+        with surroundings(execution.devices):
             fabric = execution.fabric()
             train_all = functools.partial(
                 _train_all, runs=pending, build=build, records=records, execution=execution

@@ -1,6 +1,5 @@
 """Training through Lightning: schedule, early stopping, checkpoints, seeding."""
 
-from mlrforecast.training._silence import quiet
 from mlrforecast.training.checkpoint import Checkpoint, Progress
 from mlrforecast.training.memory import (
     MemoryEstimate,
@@ -14,6 +13,7 @@ from mlrforecast.training.optim import Parametrization, build_optimizer, mup_gro
 from mlrforecast.training.options import Schedule, TrainingOptions
 from mlrforecast.training.run import train
 from mlrforecast.training.seeding import isolated_seed
+from mlrforecast.training.surroundings import Silence, surroundings
 from mlrforecast.training.watch import Watch
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Parametrization",
     "Progress",
     "Schedule",
+    "Silence",
     "TrainingOptions",
     "Watch",
     "annealed",
@@ -33,6 +34,6 @@ __all__ = [
     "find_batch_size",
     "isolated_seed",
     "mup_groups",
-    "quiet",
+    "surroundings",
     "train",
 ]

@@ -1,11 +1,7 @@
 """One training run: a model and its windows in, the trained model out, nothing left behind."""
 
-import os
 import re
-import signal
 import sys
-import tempfile
-import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, redirect_stdout
 from datetime import timedelta
@@ -24,12 +20,11 @@ from mlrforecast.data import ForecastBatch, WindowStore
 from mlrforecast.models import EncoderForecaster
 from mlrforecast.nn import Encoder
 from mlrforecast.training._keeper import Keeper, finished
-from mlrforecast.training._silence import Silence, quiet
 from mlrforecast.training.checkpoint import Checkpoint, Progress
 from mlrforecast.training.loggers import build_loggers
 from mlrforecast.training.module import ForecastModule
 from mlrforecast.training.options import TrainingOptions
-from mlrforecast.training.seeding import PROCESS_STATE
+from mlrforecast.training.surroundings import Silence, surroundings
 from mlrforecast.training.team import Job, Place, Team
 from mlrforecast.training.watch import Watch
 
@@ -259,7 +254,7 @@ def _fit(
     batches = None if validation is None else _Batches(validation, options)
     # Before the last ones no further validation is due.
     validates = options.early_stopping and len(windows) >= options.interval
-    with PROCESS_STATE, quiet(), _environment_of(options), _repeatable(module), _interruptible():
+    with surroundings(options.devices), _repeatable(module):
         trainer = _trainer(keeper, place, first=windows.first, validates=validates)
         try:
             trainer.fit(module, windows, batches if validates else None)
@@ -336,24 +331,6 @@ def _own_error(error: ProcessRaisedException) -> Exception:
     return FloatingPointError(found[-1]) if found else error
 
 
-@contextmanager
-def _environment_of(options: TrainingOptions) -> Iterator[None]:
-    """Give the processes of a run a temporary folder that goes; restore what they share."""
-    before = dict(os.environ)
-    # Without a workspace of its own, cuBLAS may add in another order.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    try:
-        if options.devices == 1:
-            yield
-            return
-        with tempfile.TemporaryDirectory(prefix="mlrforecast-") as folder:
-            os.environ["TMPDIR"] = folder
-            yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
-
-
 def _check_finite(model: EncoderForecaster) -> None:
     """Refuse a model with weights that are no numbers."""
     for name, parameter in model.named_parameters():
@@ -381,19 +358,3 @@ def _repeatable(module: ForecastModule) -> Iterator[None]:
     finally:
         torch.use_deterministic_algorithms(before, warn_only=warns)
         deterministic.fill_uninitialized_memory = fills  # type: ignore[attr-defined]
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C arrive as a KeyboardInterrupt: Lightning makes it an exit of the interpreter."""
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    except SystemExit as error:
-        if isinstance(error.__context__, KeyboardInterrupt):
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        # Lightning ignores the signal from the first one on, and may leave it so.
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)

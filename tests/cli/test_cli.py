@@ -36,7 +36,8 @@ def test_version_and_help(run):
     assert {" ".join(words) for words in WORDS} == {
         *("backtest", "benchmark", "benchmark ett", "completion", "datasets"),
         *("datasets fetch", "datasets info", "datasets list", "datasets verify"),
-        *("demo", "fit", "plot", "predict", "tune"),
+        *("demo", "fit", "plot", "predict", "pretrain", "tune"),
+        *("synthesize", "synthesize kernels", "synthesize mixtures"),
     }
     for words in ((), *WORDS):
         result = run(*words, "--help")

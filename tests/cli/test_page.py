@@ -55,11 +55,12 @@ def results(tmp_path_factory):
 def test_every_command_of_the_page_runs(results):
     folder, found = results
     commands = {"fit", "predict", "backtest", "plot", "tune", "datasets"}
+    commands |= {"synthesize", "pretrain"}
     assert {words[0] for words, _ in found} == commands
-    assert len(found) == 18
+    assert len(found) == 21
     written = {path.name for path in folder.iterdir()}
     named = {words[words.index("--out") + 1] for words, _ in found if "--out" in words}
-    assert written == named | {"sales.csv", "plan.csv", "scores.json"}
+    assert written == named | {"sales.csv", "plan.csv", "scores.json", "losses.csv"}
 
 
 def test_the_table_is_the_one_that_is_shown(results):
@@ -95,6 +96,8 @@ def test_the_fields_of_json_are_those_that_are_listed(results, monkeypatch):
         ("plot", lines["plot"]),
         ("predict", ["predict", "calibrated"]),
         ("predict --out", lines["predict"]),
+        ("pretrain", lines["pretrain"]),
+        ("synthesize", lines["synthesize"]),
         ("tune", lines["tune"]),
     ):
         result = CliRunner().invoke(main, [*words, "--json", "--quiet"])

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from mlrforecast._core.registry import Registry
+from mlrforecast.ops.attention.biased import biased_mlr_attention
 from mlrforecast.ops.attention.bilinear import (
     bilinear_attention,
     bilinear_btt_attention,
@@ -22,6 +23,7 @@ from mlrforecast.ops.attention.windows import global_window_attention, sliding_w
 __all__ = [
     "BackendChoice",
     "attention_ops",
+    "biased_mlr_attention",
     "bilinear_attention",
     "bilinear_btt_attention",
     "bilinear_mlr_attention",
