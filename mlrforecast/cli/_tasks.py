@@ -15,7 +15,7 @@ from mlrforecast.plots import plot_error_by_point, plot_scaling
 from mlrforecast.tasks import Execution, TaskRun, in_context_regression, language_model, read_runs
 from mlrforecast.tasks import read_results as read_task_results
 
-_PICTURES = {".png", ".svg", ".pdf"}
+_PICTURES = {".pdf", ".png", ".svg"}
 
 
 def train_regressors(
@@ -33,7 +33,7 @@ def train_regressors(
         runs,
         out=out,
         resume=resume,
-        execution=Execution(progress=console.progress, **computing),
+        execution=_execution(computing, console),
         command=said_command(("icl", "train"), path, settings, computing, out=out),
     )
     report(results, len(runs), out, console)
@@ -56,7 +56,7 @@ def train_language_models(
         corpus,
         out=out,
         resume=resume,
-        execution=Execution(progress=console.progress, **computing),
+        execution=_execution(computing, console),
         command=said_command(("lm", "train"), path, settings, computing, corpus=corpus, out=out),
     )
     report(results, len(runs), out, console)
@@ -64,16 +64,36 @@ def train_language_models(
 
 def _runs(path: Path | None, kind: type[Any], settings: Mapping[str, Any]) -> list[Any]:
     """Return the runs of a file, or the one that settings describe."""
-    found: list[TaskRun] = (
-        [kind.from_dict(settings)] if path is None else read_runs(path, kind, settings)
-    )
+    if path is None and not settings:
+        raise ValueError("`RUNS` or `--set` must be given: a file of runs, or settings of one run.")
+    found: list[TaskRun]
+    try:
+        found = [kind.from_dict(settings)] if path is None else read_runs(path, kind, settings)
+    except TypeError as error:
+        # A value of --set is of whatever kind it looks like: a wrong one is no defect.
+        raise ValueError(f"`--set`: {error}") from error
     return found
+
+
+def _execution(computing: Mapping[str, Any], console: Console) -> Execution:
+    """Return how to compute, once it is known that the devices are there."""
+    accelerator, devices = computing["accelerator"], computing["devices"]
+    gpus = torch.cuda.device_count()
+    if accelerator == "gpu" and not gpus:
+        raise ValueError("`--accelerator` must not be gpu where there is no GPU.")
+    if accelerator == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("`--accelerator` must not be mps where there is no GPU of Apple.")
+    if devices > gpus and (accelerator == "gpu" or (accelerator == "auto" and gpus)):
+        raise ValueError(f"`--devices` must be at most the {gpus} GPUs, got {devices}.")
+    return Execution(progress=console.progress, **computing)
 
 
 def evaluate_regressor(
     folder: Path, *, episodes: int, seed: int, out: Path | None, console: Console
 ) -> None:
     """Score a regressor and the comparators on the same episodes, and tell the errors."""
+    if out is not None:
+        _check_suffix(out, {".csv", *_PICTURES})
     model, run = in_context_regression.load_regressor(folder)
     function = in_context_regression.build_function(run.function, **(run.function_options or {}))
     methods: dict[str, Any] = {
@@ -118,6 +138,8 @@ def make_corpus(
     """Make a corpus and tell what is in it."""
     if bool(sources) == (hugging_face is not None):
         raise ValueError("`SOURCES` or `--hugging-face` must be given, one of the two.")
+    if max_documents is not None and hugging_face is None:
+        raise ValueError("`--max-documents` must come with `--hugging-face`, got it with SOURCES.")
     source: Any = list(sources)
     if hugging_face is not None:
         source = language_model.hugging_face_documents(hugging_face, max_documents=max_documents)
@@ -147,15 +169,18 @@ def evaluate_language(
     console: Console,
 ) -> None:
     """Score a language model on a corpus."""
-    model, _ = language_model.load_language_model(folder)
+    model, run = language_model.load_language_model(folder)
     on_gpu = torch.cuda.is_available() and accelerator in ("auto", "gpu")
     if accelerator == "gpu" and not on_gpu:
-        raise ValueError("`--accelerator` gpu needs a GPU, and there is none.")
+        raise ValueError("`--accelerator` must not be gpu where there is no GPU.")
+    if accelerator == "mps":
+        raise ValueError("`--accelerator` must be auto, cpu or gpu here, got 'mps'.")
     opened = language_model.Corpus.open(corpus)
     scores = language_model.evaluate_language_model(
         model.to("cuda") if on_gpu else model,
         opened.train if split == "train" else opened.validation,
         max_tokens=max_tokens,
+        documents=run.documents,
     )
     text = f"{scores['nats']:.4f} nats a token ({scores['bits']:.4f} bits)"
     console.finish({"model": folder, "split": split, **scores}, text)
@@ -192,25 +217,31 @@ def plot_results(
     folder: Path, *, x: str, hue: str, out: Path, ylabel: str, console: Console
 ) -> None:
     """Draw the scores of all runs of a folder."""
+    _check_suffix(out, _PICTURES)
     runs, _ = read_task_results(folder)
     if hue not in runs.columns:
         raise ValueError(f"`--hue` must be one of {', '.join(runs.columns)}, got {hue!r}.")
     finished = runs[runs["status"] == "finished"]
     if finished.empty:
         raise ValueError(f"{str(folder)!r} must hold a finished run, and has none.")
-    axes = plot_scaling(finished, x, "score", hue)
+    # A setting that was left at its default may be none.
+    named = finished.assign(**{hue: finished[hue].astype(object).fillna("default")})
+    axes = plot_scaling(named, x, "score", hue)
     axes.set_ylabel(ylabel)
     _save(axes, out)
     console.finish({"out": out, "runs": len(finished)})
 
 
+def _check_suffix(out: Path, suffixes: set[str]) -> None:
+    """Refuse, before any work, a name that does not say what to write."""
+    if out.suffix.lower() not in suffixes:
+        raise ValueError(f"`--out` must end in {', '.join(sorted(suffixes))}, got {out.name!r}.")
+
+
 def _save(axes: Any, out: Path) -> None:
     """Write a picture, whole or not at all."""
-    suffix = out.suffix.lower()
-    if suffix not in _PICTURES:
-        raise ValueError(f"`--out` must end in .png, .svg or .pdf, got {out.name!r}.")
     try:
         with whole_file(out) as draft:
-            axes.figure.savefig(draft, format=suffix[1:], dpi=150)
+            axes.figure.savefig(draft, format=out.suffix.lower()[1:], dpi=150)
     finally:
         plt.close(axes.figure)

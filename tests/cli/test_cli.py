@@ -36,7 +36,8 @@ def test_version_and_help(run):
     assert {" ".join(words) for words in WORDS} == {
         *("backtest", "benchmark", "benchmark ett", "completion", "datasets"),
         *("datasets fetch", "datasets info", "datasets list", "datasets verify"),
-        *("demo", "fit", "plot", "predict", "tune"),
+        *("demo", "fit", "icl", "icl eval", "icl plot", "icl train", "lm", "lm eval"),
+        *("lm generate", "lm plot", "lm prepare", "lm train", "plot", "predict", "tune"),
     }
     for words in ((), *WORDS):
         result = run(*words, "--help")
