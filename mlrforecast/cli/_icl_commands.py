@@ -18,7 +18,7 @@ from mlrforecast.cli._task_options import training_options
     )
 )
 def icl() -> None:
-    """Train and score models that learn a function from examples in their context."""
+    """Train and score models that learn in context."""
 
 
 @icl.command(

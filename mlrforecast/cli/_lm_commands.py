@@ -27,7 +27,7 @@ def lm() -> None:
         "mlrforecast lm prepare --hugging-face roneneldan/TinyStories --out corpus",
     )
 )
-@click.argument("sources", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.argument("sources", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--out", type=FOLDER, required=True, help="Folder of the corpus.")
 @click.option(
     "--vocabulary",
@@ -167,7 +167,7 @@ def evaluate(
 
 @lm.command(
     epilog=examples(
-        "mlrforecast lm generate results/models/mlr-256-0-5a3c --prompt 'The king'",
+        "mlrforecast lm generate results/models/mlr-256-0-5a3c --prompt Once",
     )
 )
 @click.argument("model", type=FOLDER)

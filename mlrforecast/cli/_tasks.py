@@ -8,9 +8,10 @@ import pandas as pd
 import torch
 from matplotlib import pyplot as plt
 
+from mlrforecast._core.provenance import command_line
 from mlrforecast.cli._console import Console
 from mlrforecast.cli._paths import whole_file
-from mlrforecast.cli._task_options import report, said_command
+from mlrforecast.cli._task_options import report
 from mlrforecast.plots import plot_error_by_point, plot_scaling
 from mlrforecast.tasks import Execution, TaskRun, in_context_regression, language_model, read_runs
 from mlrforecast.tasks import read_results as read_task_results
@@ -34,7 +35,7 @@ def train_regressors(
         out=out,
         resume=resume,
         execution=_execution(computing, console),
-        command=said_command(("icl", "train"), path, settings, computing, out=out),
+        command=_said_command(("icl", "train"), path, settings, computing, out=out),
     )
     report(results, len(runs), out, console)
 
@@ -57,7 +58,7 @@ def train_language_models(
         out=out,
         resume=resume,
         execution=_execution(computing, console),
-        command=said_command(("lm", "train"), path, settings, computing, corpus=corpus, out=out),
+        command=_said_command(("lm", "train"), path, settings, computing, corpus=corpus, out=out),
     )
     report(results, len(runs), out, console)
 
@@ -86,6 +87,24 @@ def _execution(computing: Mapping[str, Any], console: Console) -> Execution:
     if devices > gpus and (accelerator == "gpu" or (accelerator == "auto" and gpus)):
         raise ValueError(f"`--devices` must be at most the {gpus} GPUs, got {devices}.")
     return Execution(progress=console.progress, **computing)
+
+
+def _said_command(
+    words: Sequence[str],
+    runs: Path | None,
+    settings: Mapping[str, Any],
+    computing: Mapping[str, Any],
+    **paths: Path,
+) -> str:
+    """Return a command that repeats the training, as results tell it."""
+    unusual = {
+        name.replace("_", "-"): value
+        for name, value in computing.items()
+        if value not in (1, "auto", None, False)
+    }
+    given = tuple(f"{name}={value}" for name, value in settings.items())
+    named = words if runs is None else (*words, runs.name)
+    return command_line(named, {**paths, "set": given, **unusual})
 
 
 def evaluate_regressor(
