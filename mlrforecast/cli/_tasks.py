@@ -1,5 +1,6 @@
 """What the commands of both tasks do."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -115,19 +116,15 @@ def evaluate_regressor(
         _check_suffix(out, {".csv", *_PICTURES})
     model, run = in_context_regression.load_regressor(folder)
     function = in_context_regression.build_function(run.function, **(run.function_options or {}))
-    methods: dict[str, Any] = {
-        name: in_context_regression.comparators[name] for name in in_context_regression.comparators
-    }
-    methods[run.name] = lambda episodes: model(episodes.xs, episodes.ys)
-    tables = []
-    for name, predict in methods.items():
-        batches = in_context_regression.evaluation_episodes(
-            function, run.points, run.num_dims, seed=seed, num_episodes=episodes
-        )
-        table = in_context_regression.evaluate(predict, batches)
-        table.insert(0, "method", name)
-        tables.append(table)
-    errors = pd.concat(tables, ignore_index=True)
+    draw: dict[str, Any] = {"seed": seed, "num_episodes": episodes}
+    size = (function, run.points, run.num_dims)
+    own = in_context_regression.evaluate(
+        lambda some: model(some.xs, some.ys),
+        in_context_regression.evaluation_episodes(*size, **draw),
+    )
+    own.insert(0, "method", run.name)
+    others = in_context_regression.comparator_errors(*size, **draw)
+    errors = pd.concat([others, own], ignore_index=True)
     if out is not None:
         _write_errors(errors, out)
     shown = sorted({0, run.points // 4, run.points // 2, run.points - 1})
@@ -247,8 +244,36 @@ def plot_results(
     named = finished.assign(**{hue: finished[hue].astype(object).fillna("default")})
     axes = plot_scaling(named, x, "score", hue)
     axes.set_ylabel(ylabel)
+    if set(finished["task"]) == {in_context_regression.RegressionRun.task}:
+        _draw_comparators(axes, finished)
     _save(axes, out)
     console.finish({"out": out, "runs": len(finished)})
+
+
+def _draw_comparators(axes: Any, runs: pd.DataFrame) -> None:
+    """Draw the errors of comparators at the last point, if all runs are of one task."""
+    columns = ["function", "function_options", "num_dims", "num_points"]
+    if len(runs[columns].drop_duplicates()) > 1:
+        return
+    fields = {name: value for name, value in runs.iloc[0][columns].items() if pd.notna(value)}
+    if "function_options" in fields:
+        fields["function_options"] = json.loads(fields["function_options"])
+    run = in_context_regression.RegressionRun.from_dict(
+        {str(name): int(value) if "num" in str(name) else value for name, value in fields.items()}
+    )
+    function = in_context_regression.build_function(run.function, **(run.function_options or {}))
+    table = in_context_regression.comparator_errors(
+        function, run.points, run.num_dims, num_episodes=run.evaluation_episodes
+    )
+    last = table[table["point"] == run.points - 1].set_index("method")["error"]
+    # Least squares may be exact, which no logarithmic axis can show.
+    shown = last[last > runs["score"].min() / 10].sort_values()
+    for name, error in shown.items():
+        axes.axhline(error, color="#7F7F7F", linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
+        axes.annotate(
+            str(name).replace("_", " "), (1, error), xycoords=("axes fraction", "data"),
+            ha="right", va="bottom", fontsize=7, color="#5F5F5F",
+        )  # fmt: skip
 
 
 def _check_suffix(out: Path, suffixes: set[str]) -> None:

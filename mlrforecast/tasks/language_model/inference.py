@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -98,14 +99,14 @@ def evaluate_language_model(
 
 def _document_blocks(model: CausalLM, split: Split, windows: Windows) -> Tensor:
     """Return blocks of the first layer's sizes, with the documents in place of the coarsest."""
-    attention = model.encoder.blocks[0].attention
+    score: Any = model.encoder.blocks[0].attention.score  # type: ignore[union-attr]
     length = windows.tokens.shape[1]
-    if not hasattr(attention.score, "sizes"):
+    if not hasattr(score, "sizes"):
         raise ValueError(
             "`documents` needs a model of attention='mlr', whose coarsest level they are, got "
             f"{model.config.attention!r}."
         )
-    sizes = attention.score.sizes(length)[1:]  # type: ignore[union-attr,operator]
+    sizes = score.sizes(length)[1:]
     blocks = document_levels(windows.starts, split.document_tensor(), length, sizes)
     return blocks.to(next(model.parameters()).device)
 
