@@ -80,7 +80,7 @@ def _bottleneck(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
         here = runs[runs["kind"] == kind]
         cells = [_cell(here[here["width"] == width]["score"]) for width in widths]
         moved = here["last_quarter_change"].max() if "last_quarter_change" in here else np.nan
-        rows.append([kind, *cells, f"{moved:.1%}"])
+        rows.append([kind, *cells, "" if np.isnan(moved) else f"{moved:.1%}"])
     heads = [f"width {int(width)}" for width in widths]
     return _table(["score", *heads, "moved in the last quarter, at most"], rows)
 
@@ -133,7 +133,9 @@ def _interval(differences: pd.Series) -> str:
 def _plain(column: str, title: str):  # noqa: ANN202  # a function of the two frames
     def table(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
         del curves
-        runs = runs.sort_values(["width", column, "kind"])
+        # Lists of ranks stand as text: those of few levels come first.
+        runs = runs.assign(levels=runs[column].astype(str).str.count(","))
+        runs = runs.sort_values(["width", "levels", column, "kind"])
         rows = [
             [str(row["kind"]), _setting(row[column]), str(int(row["width"])), f"{row['score']:.4f}"]
             for _, row in runs.iterrows()
