@@ -14,6 +14,11 @@ DATA ?=
 # `make bench-ett`: where its results go, and more options, e.g. ARGS="--horizons 96 --seeds 1".
 OUT ?= benchmark-output
 ARGS ?=
+# `make bench-icl`, `make bench-lm`: which file of benchmarks/icl or benchmarks/lm is run (RUNS=quick
+# takes minutes on two cores, the others want a GPU), and more options, e.g. ARGS="--together 16".
+# `make bench-lm`: a corpus of `mlrforecast lm prepare`; by default one of data/text below
+# MLRFORECAST_DATA is made, which is enough for RUNS=quick only.
+CORPUS ?=
 
 # How many tests run at once; each process takes 0.5 to 2 GB.
 WORKERS ?= 2
@@ -31,11 +36,11 @@ FRAME_TESTS := tests/data tests/estimators tests/frames mlrforecast/data mlrfore
 # Says which environment runs: a failure in one only is a difference between the releases.
 WHICH := -c 'import sys, pandas; print(f"== {sys.prefix}: Python {sys.version.split()[0]}, pandas {pandas.__version__}", flush=True)'
 
-.PHONY: help demo test test-long test-frames lint docs bench-ett clean
+.PHONY: help demo test test-long test-frames lint docs bench-ett bench-icl bench-lm clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
-	@echo "Variables: DATA, TORCH, PYTHON, VENV, VENV3, WORKERS (see the top of the Makefile)."
+	@echo "Variables: DATA, RUNS, CORPUS, OUT, ARGS, TORCH, PYTHON, VENV, VENV3, WORKERS (see the top of the Makefile)."
 
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make ... PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 
@@ -86,6 +91,21 @@ docs: $(VENV)/.dev ## build the HTML pages into docs/_build
 
 bench-ett: $(VENV)/.core ## the ETTh1 horizon benchmark, validation folds
 	$(BIN)/mlrforecast benchmark ett --dataset ETTh1 --out "$(OUT)" $(if $(DATA),--root "$(DATA)") $(ARGS)
+
+# Started again, both do what is left.
+bench-icl: RUNS ?= bottleneck-16
+bench-icl: $(VENV)/.core ## in-context regression, the runs of benchmarks/icl/$RUNS.toml
+	$(BIN)/mlrforecast icl train "benchmarks/icl/$(RUNS).toml" --out "$(OUT)/icl/$(RUNS)" --resume $(ARGS)
+	$(BIN)/mlrforecast icl plot "$(OUT)/icl/$(RUNS)" --x training_flops --out "$(OUT)/icl/$(RUNS)/scaling.png"
+
+bench-lm: RUNS ?= scaling
+bench-lm: $(if $(CORPUS),,$(OUT)/lm/corpus/corpus.json) $(VENV)/.core ## language models, the runs of benchmarks/lm/$RUNS.toml
+	$(BIN)/mlrforecast lm train "benchmarks/lm/$(RUNS).toml" --corpus "$(if $(CORPUS),$(CORPUS),$(OUT)/lm/corpus)" --out "$(OUT)/lm/$(RUNS)" --resume $(ARGS)
+	$(BIN)/mlrforecast lm plot "$(OUT)/lm/$(RUNS)" --x paper_flops --out "$(OUT)/lm/$(RUNS)/scaling.png"
+
+$(OUT)/lm/corpus/corpus.json: | $(VENV)/.core
+	@test -n "$(MLRFORECAST_DATA)" || { echo "Name a corpus (CORPUS=folder, see 'mlrforecast lm prepare'), or set MLRFORECAST_DATA."; exit 2; }
+	$(BIN)/mlrforecast lm prepare "$(MLRFORECAST_DATA)/data/text" --out "$(@D)" --overwrite
 
 clean: ## remove the environments and everything built
 	rm -rf "$(VENV)" "$(VENV3)" build dist docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,7 +18,7 @@ from mlrforecast.cli._task_options import training_options
     )
 )
 def icl() -> None:
-    """Train and score models that learn a function from examples in their context."""
+    """Train and score models that learn in context."""
 
 
 @icl.command(
@@ -102,7 +102,10 @@ def evaluate(model: Path, episodes: int, seed: int, out: Path | None, console: C
 @click.option("--out", type=FILE, required=True, help="The picture: .png, .svg or .pdf.")
 @with_console
 def plot(results: Path, x: str, hue: str, out: Path, console: Console) -> None:
-    """Draw the error at the last point of all runs of a folder."""
+    """Draw the error at the last point of all runs of a folder.
+
+    RESULTS is what was given to train as --out.
+    """
     check_writable(out, "--out")
     # torch takes seconds to import; help must not wait for it.
     from mlrforecast.cli._tasks import plot_results

@@ -27,7 +27,7 @@ def lm() -> None:
         "mlrforecast lm prepare --hugging-face roneneldan/TinyStories --out corpus",
     )
 )
-@click.argument("sources", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.argument("sources", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--out", type=FOLDER, required=True, help="Folder of the corpus.")
 @click.option(
     "--vocabulary",
@@ -130,7 +130,11 @@ def train(
 @click.argument("model", type=FOLDER)
 @click.option("--corpus", type=FOLDER, required=True, help="What `lm prepare` made.")
 @click.option(
-    "--split", type=click.Choice(["validation", "train"]), default="validation", show_default=True
+    "--split",
+    type=click.Choice(["validation", "train"]),
+    default="validation",
+    show_default=True,
+    help="Which documents.",
 )
 @click.option("--max-tokens", type=click.IntRange(1), help="Predict at most so many.")
 @click.option("--accelerator", type=ACCELERATOR, default="auto", help="Where to compute.")
@@ -143,7 +147,11 @@ def evaluate(
     accelerator: str,
     console: Console,
 ) -> None:
-    """Score a trained model on a corpus: nats and bits a token."""
+    """Score a trained model on a corpus: nats and bits a token.
+
+    MODEL is one of the folders in models of the results. Unlike the evaluations during training it
+    reads all windows, in float32.
+    """
     # torch takes seconds to import; help must not wait for it.
     from mlrforecast.cli._tasks import evaluate_language
 
@@ -159,13 +167,21 @@ def evaluate(
 
 @lm.command(
     epilog=examples(
-        "mlrforecast lm generate results/models/mlr-256-0-5a3c --prompt 'The king'",
+        "mlrforecast lm generate results/models/mlr-256-0-5a3c --prompt Once",
     )
 )
 @click.argument("model", type=FOLDER)
 @click.option("--prompt", default="\n", help="The beginning of the text. Default: a new line.")
-@click.option("--max-new-tokens", type=click.IntRange(1), default=200, show_default=True)
-@click.option("--temperature", type=click.FloatRange(0), default=0.8, show_default=True)
+@click.option(
+    "--max-new-tokens", type=click.IntRange(1), default=200, show_default=True, help="To write."
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0),
+    default=0.8,
+    show_default=True,
+    help="Divides the logits; 0 takes the likeliest token.",
+)
 @click.option("--top-k", type=click.IntRange(1), help="Draw among so many likeliest tokens.")
 @click.option("--seed", type=click.IntRange(0), help="Gives the same text again.")
 @with_console
@@ -178,7 +194,10 @@ def generate(
     seed: int | None,
     console: Console,
 ) -> None:
-    """Let a trained model go on with a text, and say what it kept in memory."""
+    """Let a trained model go on with a text, and say what it kept in memory.
+
+    MODEL is one of the folders in models of the results.
+    """
     # torch takes seconds to import; help must not wait for it.
     from mlrforecast.cli._tasks import write_text
 
@@ -213,7 +232,10 @@ def generate(
 @click.option("--out", type=FILE, required=True, help="The picture: .png, .svg or .pdf.")
 @with_console
 def plot(results: Path, x: str, hue: str, out: Path, console: Console) -> None:
-    """Draw the validation loss of all runs of a folder."""
+    """Draw the validation loss of all runs of a folder.
+
+    RESULTS is what was given to train as --out.
+    """
     check_writable(out, "--out")
     # torch takes seconds to import; help must not wait for it.
     from mlrforecast.cli._tasks import plot_results

@@ -1,13 +1,15 @@
-"""What the commands of both tasks have in common: options, and what they say at the end."""
+"""What the commands of both tasks have in common: options, and what they say at the end.
+
+Nothing here imports torch, for which help must not wait.
+"""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from mlrforecast._core.provenance import command_line
 from mlrforecast.cli._console import Console
 from mlrforecast.cli._options import ACCELERATOR, FOLDER, setting
 
@@ -15,7 +17,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def training_options(command: Command) -> Callable[..., None]:
-    """Add the options of training; the command gets ``settings`` and ``options`` of it."""
+    """Add the options of training; the command gets ``settings`` and ``computing`` of it."""
 
     @click.option("--out", type=FOLDER, required=True, help="Folder of results and models.")
     @click.option(
@@ -61,24 +63,6 @@ def training_options(command: Command) -> Callable[..., None]:
         command(settings=dict(settings), computing=computing, **rest)
 
     return run
-
-
-def said_command(
-    words: Sequence[str],
-    runs: Path | None,
-    settings: Mapping[str, Any],
-    computing: Mapping[str, Any],
-    **paths: Path,
-) -> str:
-    """Return a command that repeats the training, as results tell it."""
-    unusual = {
-        name.replace("_", "-"): value
-        for name, value in computing.items()
-        if value not in (1, "auto", None, False)
-    }
-    given = tuple(f"{name}={value}" for name, value in settings.items())
-    named = words if runs is None else (*words, runs.name)
-    return command_line(named, {**paths, "set": given, **unusual})
 
 
 def report(results: Sequence[Any], total: int, out: Path, console: Console) -> None:

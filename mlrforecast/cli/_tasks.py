@@ -1,5 +1,6 @@
 """What the commands of both tasks do."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,15 @@ import pandas as pd
 import torch
 from matplotlib import pyplot as plt
 
+from mlrforecast._core.provenance import command_line
 from mlrforecast.cli._console import Console
 from mlrforecast.cli._paths import whole_file
-from mlrforecast.cli._task_options import report, said_command
+from mlrforecast.cli._task_options import report
 from mlrforecast.plots import plot_error_by_point, plot_scaling
 from mlrforecast.tasks import Execution, TaskRun, in_context_regression, language_model, read_runs
 from mlrforecast.tasks import read_results as read_task_results
 
-_PICTURES = {".png", ".svg", ".pdf"}
+_PICTURES = {".pdf", ".png", ".svg"}
 
 
 def train_regressors(
@@ -33,8 +35,8 @@ def train_regressors(
         runs,
         out=out,
         resume=resume,
-        execution=Execution(progress=console.progress, **computing),
-        command=said_command(("icl", "train"), path, settings, computing, out=out),
+        execution=_execution(computing, console),
+        command=_said_command(("icl", "train"), path, settings, computing, out=out),
     )
     report(results, len(runs), out, console)
 
@@ -56,39 +58,73 @@ def train_language_models(
         corpus,
         out=out,
         resume=resume,
-        execution=Execution(progress=console.progress, **computing),
-        command=said_command(("lm", "train"), path, settings, computing, corpus=corpus, out=out),
+        execution=_execution(computing, console),
+        command=_said_command(("lm", "train"), path, settings, computing, corpus=corpus, out=out),
     )
     report(results, len(runs), out, console)
 
 
 def _runs(path: Path | None, kind: type[Any], settings: Mapping[str, Any]) -> list[Any]:
     """Return the runs of a file, or the one that settings describe."""
-    found: list[TaskRun] = (
-        [kind.from_dict(settings)] if path is None else read_runs(path, kind, settings)
-    )
+    if path is None and not settings:
+        raise ValueError("`RUNS` or `--set` must be given: a file of runs, or settings of one run.")
+    found: list[TaskRun]
+    try:
+        found = [kind.from_dict(settings)] if path is None else read_runs(path, kind, settings)
+    except TypeError as error:
+        # A value of --set is of whatever kind it looks like: a wrong one is no defect.
+        raise ValueError(f"`--set`: {error}") from error
     return found
+
+
+def _execution(computing: Mapping[str, Any], console: Console) -> Execution:
+    """Return how to compute, once it is known that the devices are there."""
+    accelerator, devices = computing["accelerator"], computing["devices"]
+    gpus = torch.cuda.device_count()
+    if accelerator == "gpu" and not gpus:
+        raise ValueError("`--accelerator` must not be gpu where there is no GPU.")
+    if accelerator == "mps" and not torch.backends.mps.is_available():
+        raise ValueError("`--accelerator` must not be mps where there is no GPU of Apple.")
+    if devices > gpus and (accelerator == "gpu" or (accelerator == "auto" and gpus)):
+        raise ValueError(f"`--devices` must be at most the {gpus} GPUs, got {devices}.")
+    return Execution(progress=console.progress, **computing)
+
+
+def _said_command(
+    words: Sequence[str],
+    runs: Path | None,
+    settings: Mapping[str, Any],
+    computing: Mapping[str, Any],
+    **paths: Path,
+) -> str:
+    """Return a command that repeats the training, as results tell it."""
+    unusual = {
+        name.replace("_", "-"): value
+        for name, value in computing.items()
+        if value not in (1, "auto", None, False)
+    }
+    given = tuple(f"{name}={value}" for name, value in settings.items())
+    named = words if runs is None else (*words, runs.name)
+    return command_line(named, {**paths, "set": given, **unusual})
 
 
 def evaluate_regressor(
     folder: Path, *, episodes: int, seed: int, out: Path | None, console: Console
 ) -> None:
     """Score a regressor and the comparators on the same episodes, and tell the errors."""
+    if out is not None:
+        _check_suffix(out, {".csv", *_PICTURES})
     model, run = in_context_regression.load_regressor(folder)
     function = in_context_regression.build_function(run.function, **(run.function_options or {}))
-    methods: dict[str, Any] = {
-        name: in_context_regression.comparators[name] for name in in_context_regression.comparators
-    }
-    methods[run.name] = lambda episodes: model(episodes.xs, episodes.ys)
-    tables = []
-    for name, predict in methods.items():
-        batches = in_context_regression.evaluation_episodes(
-            function, run.points, run.num_dims, seed=seed, num_episodes=episodes
-        )
-        table = in_context_regression.evaluate(predict, batches)
-        table.insert(0, "method", name)
-        tables.append(table)
-    errors = pd.concat(tables, ignore_index=True)
+    draw: dict[str, Any] = {"seed": seed, "num_episodes": episodes}
+    size = (function, run.points, run.num_dims)
+    own = in_context_regression.evaluate(
+        lambda some: model(some.xs, some.ys),
+        in_context_regression.evaluation_episodes(*size, **draw),
+    )
+    own.insert(0, "method", run.name)
+    others = in_context_regression.comparator_errors(*size, **draw)
+    errors = pd.concat([others, own], ignore_index=True)
     if out is not None:
         _write_errors(errors, out)
     shown = sorted({0, run.points // 4, run.points // 2, run.points - 1})
@@ -118,6 +154,8 @@ def make_corpus(
     """Make a corpus and tell what is in it."""
     if bool(sources) == (hugging_face is not None):
         raise ValueError("`SOURCES` or `--hugging-face` must be given, one of the two.")
+    if max_documents is not None and hugging_face is None:
+        raise ValueError("`--max-documents` must come with `--hugging-face`, got it with SOURCES.")
     source: Any = list(sources)
     if hugging_face is not None:
         source = language_model.hugging_face_documents(hugging_face, max_documents=max_documents)
@@ -147,15 +185,18 @@ def evaluate_language(
     console: Console,
 ) -> None:
     """Score a language model on a corpus."""
-    model, _ = language_model.load_language_model(folder)
+    model, run = language_model.load_language_model(folder)
     on_gpu = torch.cuda.is_available() and accelerator in ("auto", "gpu")
     if accelerator == "gpu" and not on_gpu:
-        raise ValueError("`--accelerator` gpu needs a GPU, and there is none.")
+        raise ValueError("`--accelerator` must not be gpu where there is no GPU.")
+    if accelerator == "mps":
+        raise ValueError("`--accelerator` must be auto, cpu or gpu here, got 'mps'.")
     opened = language_model.Corpus.open(corpus)
     scores = language_model.evaluate_language_model(
         model.to("cuda") if on_gpu else model,
         opened.train if split == "train" else opened.validation,
         max_tokens=max_tokens,
+        documents=run.documents,
     )
     text = f"{scores['nats']:.4f} nats a token ({scores['bits']:.4f} bits)"
     console.finish({"model": folder, "split": split, **scores}, text)
@@ -192,25 +233,59 @@ def plot_results(
     folder: Path, *, x: str, hue: str, out: Path, ylabel: str, console: Console
 ) -> None:
     """Draw the scores of all runs of a folder."""
+    _check_suffix(out, _PICTURES)
     runs, _ = read_task_results(folder)
     if hue not in runs.columns:
         raise ValueError(f"`--hue` must be one of {', '.join(runs.columns)}, got {hue!r}.")
     finished = runs[runs["status"] == "finished"]
     if finished.empty:
         raise ValueError(f"{str(folder)!r} must hold a finished run, and has none.")
-    axes = plot_scaling(finished, x, "score", hue)
+    # A setting that was left at its default may be none.
+    named = finished.assign(**{hue: finished[hue].astype(object).fillna("default")})
+    axes = plot_scaling(named, x, "score", hue)
     axes.set_ylabel(ylabel)
+    if set(finished["task"]) == {in_context_regression.RegressionRun.task}:
+        _draw_comparators(axes, finished)
     _save(axes, out)
     console.finish({"out": out, "runs": len(finished)})
 
 
+def _draw_comparators(axes: Any, runs: pd.DataFrame) -> None:
+    """Draw the errors of comparators at the last point, if all runs are of one task."""
+    columns = ["function", "function_options", "num_dims", "num_points"]
+    if len(runs[columns].drop_duplicates()) > 1:
+        return
+    fields = {name: value for name, value in runs.iloc[0][columns].items() if pd.notna(value)}
+    if "function_options" in fields:
+        fields["function_options"] = json.loads(fields["function_options"])
+    run = in_context_regression.RegressionRun.from_dict(
+        {str(name): int(value) if "num" in str(name) else value for name, value in fields.items()}
+    )
+    function = in_context_regression.build_function(run.function, **(run.function_options or {}))
+    table = in_context_regression.comparator_errors(
+        function, run.points, run.num_dims, num_episodes=run.evaluation_episodes
+    )
+    last = table[table["point"] == run.points - 1].set_index("method")["error"]
+    # Least squares may be exact, which no logarithmic axis can show.
+    shown = last[last > runs["score"].min() / 10].sort_values()
+    for name, error in shown.items():
+        axes.axhline(error, color="#7F7F7F", linewidth=0.9, linestyle=(0, (4, 2)), zorder=1)
+        axes.annotate(
+            str(name).replace("_", " "), (1, error), xycoords=("axes fraction", "data"),
+            ha="right", va="bottom", fontsize=7, color="#5F5F5F",
+        )  # fmt: skip
+
+
+def _check_suffix(out: Path, suffixes: set[str]) -> None:
+    """Refuse, before any work, a name that does not say what to write."""
+    if out.suffix.lower() not in suffixes:
+        raise ValueError(f"`--out` must end in {', '.join(sorted(suffixes))}, got {out.name!r}.")
+
+
 def _save(axes: Any, out: Path) -> None:
     """Write a picture, whole or not at all."""
-    suffix = out.suffix.lower()
-    if suffix not in _PICTURES:
-        raise ValueError(f"`--out` must end in .png, .svg or .pdf, got {out.name!r}.")
     try:
         with whole_file(out) as draft:
-            axes.figure.savefig(draft, format=suffix[1:], dpi=150)
+            axes.figure.savefig(draft, format=out.suffix.lower()[1:], dpi=150)
     finally:
         plt.close(axes.figure)

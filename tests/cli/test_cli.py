@@ -36,8 +36,9 @@ def test_version_and_help(run):
     assert {" ".join(words) for words in WORDS} == {
         *("backtest", "benchmark", "benchmark ett", "completion", "datasets"),
         *("datasets fetch", "datasets info", "datasets list", "datasets verify"),
-        *("demo", "fit", "plot", "predict", "pretrain", "tune"),
-        *("synthesize", "synthesize kernels", "synthesize mixtures"),
+        *("demo", "fit", "icl", "icl eval", "icl plot", "icl train", "lm", "lm eval"),
+        *("lm generate", "lm plot", "lm prepare", "lm train", "plot", "predict", "pretrain"),
+        *("synthesize", "synthesize kernels", "synthesize mixtures", "tune"),
     }
     for words in ((), *WORDS):
         result = run(*words, "--help")

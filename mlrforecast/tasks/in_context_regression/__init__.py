@@ -9,7 +9,11 @@ from mlrforecast.tasks.in_context_regression.comparators import (
     zero,
 )
 from mlrforecast.tasks.in_context_regression.curriculum import Curriculum, Stage, baseline_loss
-from mlrforecast.tasks.in_context_regression.evaluation import evaluate, evaluation_episodes
+from mlrforecast.tasks.in_context_regression.evaluation import (
+    comparator_errors,
+    evaluate,
+    evaluation_episodes,
+)
 from mlrforecast.tasks.in_context_regression.functions import (
     DecisionTree,
     Episodes,
@@ -39,6 +43,7 @@ __all__ = [
     "averaging",
     "baseline_loss",
     "build_function",
+    "comparator_errors",
     "comparators",
     "evaluate",
     "evaluation_episodes",

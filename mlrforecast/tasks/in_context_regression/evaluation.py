@@ -1,6 +1,7 @@
 """How well a rule predicts each point, on episodes that nothing was trained on."""
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import pandas as pd
 import torch
@@ -8,9 +9,10 @@ from torch import Tensor
 
 from mlrforecast.tasks._checks import count
 from mlrforecast.tasks._seeds import draw_seed
+from mlrforecast.tasks.in_context_regression.comparators import comparators
 from mlrforecast.tasks.in_context_regression.functions import Episodes, FunctionClass
 
-__all__ = ["evaluate", "evaluation_episodes"]
+__all__ = ["comparator_errors", "evaluate", "evaluation_episodes"]
 
 
 def evaluation_episodes(
@@ -142,3 +144,44 @@ def evaluate(predict: Callable[[Episodes], Tensor], batches: Iterable[Episodes])
             "standard_error": (squared.std(0) / num_episodes**0.5).numpy(),
         }
     )
+
+
+def comparator_errors(
+    function: FunctionClass, num_points: int, num_dims: int, **options: Any
+) -> pd.DataFrame:
+    """Return the mean squared error of every comparator at each point, on the same episodes.
+
+    Parameters
+    ----------
+    function : FunctionClass
+        Where functions are drawn from.
+    num_points, num_dims : int
+        Points of an episode, and their dimensions.
+    **options : object
+        Further arguments of :func:`evaluation_episodes`.
+
+    Returns
+    -------
+    DataFrame
+        Rows as of :func:`evaluate`, behind a column ``method``.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of its range.
+
+    Examples
+    --------
+    >>> from mlrforecast.tasks.in_context_regression import LinearRegression
+    >>> errors = comparator_errors(LinearRegression(), 6, 2, num_episodes=64)
+    >>> last = errors[errors["point"] == 5].set_index("method")["error"]
+    >>> bool(last["least_squares"] < 1e-9 < last["ridge"] < last["zero"])
+    True
+    """
+    tables = []
+    for name in comparators:
+        batches = evaluation_episodes(function, num_points, num_dims, **options)
+        table = evaluate(comparators[name], batches)
+        table.insert(0, "method", name)
+        tables.append(table)
+    return pd.concat(tables, ignore_index=True)

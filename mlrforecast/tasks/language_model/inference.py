@@ -3,11 +3,17 @@
 import dataclasses
 import math
 import time
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from mlrforecast.models import CausalLM
-from mlrforecast.tasks.language_model.batches import validation_batches
+from mlrforecast.tasks.language_model.batches import (
+    Windows,
+    document_levels,
+    validation_batches,
+)
 from mlrforecast.tasks.language_model.corpus import Split
 from mlrforecast.tasks.language_model.vocabulary import Vocabulary
 
@@ -17,7 +23,12 @@ _BATCH_TOKENS = 16384
 
 
 def evaluate_language_model(
-    model: CausalLM, split: Split, *, length: int | None = None, max_tokens: int | None = None
+    model: CausalLM,
+    split: Split,
+    *,
+    length: int | None = None,
+    max_tokens: int | None = None,
+    documents: bool = False,
 ) -> dict[str, float]:
     """Score a model on one side of a corpus.
 
@@ -31,6 +42,9 @@ def evaluate_language_model(
         Tokens of the windows in which it is read. Default: the model's ``context_length``.
     max_tokens : int, optional
         Predict at most so many, in windows that lie evenly. Default: all.
+    documents : bool, default False
+        Whether tokens attend within their own document only, which is the coarsest level of MLR
+        attention then, as in a run of that setting.
 
     Returns
     -------
@@ -40,7 +54,8 @@ def evaluate_language_model(
     Raises
     ------
     ValueError
-        If the vocabularies differ, or a length is out of its range.
+        If the vocabularies differ, a length is out of its range, or attention of another kind than
+        MLR is to keep documents apart.
 
     Examples
     --------
@@ -67,7 +82,10 @@ def evaluate_language_model(
     size = max(1, _BATCH_TOKENS // length)
     with torch.no_grad():
         for windows in validation_batches(split, length, size, max_tokens=max_tokens):
-            loss = model.loss(windows.tokens.to(device), windows.targets.to(device))
+            blocks = _document_blocks(model, split, windows) if documents else None
+            loss = model.loss(
+                windows.tokens.to(device), windows.targets.to(device), block_ids=blocks
+            )
             total += float(loss) * windows.targets.numel()
             count += windows.targets.numel()
     nats = total / count
@@ -77,6 +95,20 @@ def evaluate_language_model(
         "perplexity": math.exp(nats),
         "tokens": float(count),
     }
+
+
+def _document_blocks(model: CausalLM, split: Split, windows: Windows) -> Tensor:
+    """Return blocks of the first layer's sizes, with the documents in place of the coarsest."""
+    score: Any = model.encoder.blocks[0].attention.score  # type: ignore[union-attr]
+    length = windows.tokens.shape[1]
+    if not hasattr(score, "sizes"):
+        raise ValueError(
+            "`documents` needs a model of attention='mlr', whose coarsest level they are, got "
+            f"{model.config.attention!r}."
+        )
+    sizes = score.sizes(length)[1:]
+    blocks = document_levels(windows.starts, split.document_tensor(), length, sizes)
+    return blocks.to(next(model.parameters()).device)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,179 @@
+"""Write the results of the pages on the two tasks from the committed result files.
+
+    python benchmarks/task_pages.py
+
+Run from the repository root after new results and ``python docs/make_figures.py tasks``; a test
+compares the pages with the files. What has no results is left out.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.stats import t as student
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+
+from figure_tasks import BOTTLENECKS, RESULTS, runs_of  # noqa: E402  # it lies beside the pages
+
+PAGES = {"icl": "in-context-regression.md", "lm": "language-model.md"}
+START, END = "<!-- results -->", "<!-- results-end -->"
+
+
+def section(task: str, results: Path = RESULTS, images: Path = ROOT / "docs" / "img") -> str:
+    """Return the results of a task as Markdown, which is empty if there are none."""
+    parts = []
+    names = BOTTLENECKS if task == "icl" else ("scaling", "levels", "mup", "long")
+    for name in names:
+        if (found := runs_of(task, name, results)) is None:
+            continue
+        runs, curves = found
+        parts.append(
+            f"### {name}\n\n{_TABLES[name](runs, curves)}\n\n{_made(runs, f'{task}/{name}')}"
+        )
+        parts += [
+            f"![{runs['task'].iloc[0].replace('_', ' ')}, {name}](img/{picture})"
+            for picture in (f"{task}_{name}.png", f"{task}_{name}_points.png")
+            if (images / picture).is_file()
+        ]
+    return "".join(f"\n{part}\n" for part in ["## Results", *parts]) if parts else ""
+
+
+def insert(page: str, text: str) -> str:
+    """Put a section between its two marks."""
+    head, rest = page.split(START, 1)
+    return f"{head}{START}\n{text}{END}{rest.split(END, 1)[1]}"
+
+
+def _made(runs: pd.DataFrame, folder: str) -> str:
+    """Say how the runs were made."""
+    hardware = ", ".join(sorted(runs["hardware"].unique()))
+    together = int(runs["together"].max())
+    beside = f", up to {together} at a time" if together > 1 else ""
+    steps = ", ".join(f"{int(count):,}" for count in sorted(runs["steps"].unique()))
+    return (
+        f"{len(runs)} runs of {steps} steps on {hardware}{beside}; mean ± standard deviation where "
+        f"there are several seeds. Settings and commands: `benchmarks/results/{folder}/runs.csv`."
+    )
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _cell(values: pd.Series) -> str:
+    if values.empty:
+        return ""
+    spread = f" ± {values.std():.4f}" if len(values) > 1 else ""
+    return f"{values.mean():.4f}{spread}"
+
+
+def _bottleneck(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
+    """Error at the last point by score and width, and how far it still moved."""
+    del curves
+    widths = sorted(runs["width"].unique())
+    rows = []
+    for kind in runs["kind"].unique():
+        here = runs[runs["kind"] == kind]
+        cells = [_cell(here[here["width"] == width]["score"]) for width in widths]
+        moved = here["last_quarter_change"].max() if "last_quarter_change" in here else np.nan
+        rows.append([kind, *cells, "" if np.isnan(moved) else f"{moved:.1%}"])
+    heads = [f"width {int(width)}" for width in widths]
+    return _table(["score", *heads, "moved in the last quarter, at most"], rows)
+
+
+def _scaling(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
+    """Loss at equal tokens and at equal compute, and the difference from standard attention."""
+    rows = []
+    for width in sorted(runs["width"].unique()):
+        at_width = runs[runs["width"] == width]
+        budget = at_width["paper_flops"].min()
+        standard = at_width[at_width["kind"] == "standard"].set_index("seed")["score"]
+        for kind in at_width["kind"].unique():
+            here = at_width[at_width["kind"] == kind]
+            equal = [_at(curves[curves["hash"] == one], budget) for one in here["hash"]]
+            difference = (here.set_index("seed")["score"] - standard).dropna()
+            rows.append(
+                [
+                    str(int(width)),
+                    kind,
+                    _cell(here["score"]),
+                    _cell(pd.Series(equal)),
+                    "" if kind == "standard" else _interval(difference),
+                ]
+            )
+    columns = ["width", "score", "loss, equal tokens", "loss, equal FLOPs", "minus standard"]
+    return _table(columns, rows) + (
+        "\n\nLosses in nats a token. Equal FLOPs: each run where it had used as many paper "
+        "FLOPs as the cheapest of its width in all, between its evaluations. The difference is at "
+        "equal tokens, of runs of the same seed and batches, with its 95% interval by Student's t."
+    )
+
+
+def _at(curve: pd.DataFrame, budget: float) -> float:
+    """Return the loss of a run once it had used a budget."""
+    curve = curve.sort_values("paper_flops")
+    loss = np.interp(np.log(budget), np.log(curve["paper_flops"]), np.log(curve["score"]))
+    return float(np.exp(loss))
+
+
+def _interval(differences: pd.Series) -> str:
+    mean, count = differences.mean(), len(differences)
+    if count == 0:
+        return ""
+    if count == 1:
+        return f"{mean:+.4f} (1 seed)"
+    reach = student.ppf(0.975, count - 1) * differences.std() / np.sqrt(count)
+    return f"{mean:+.4f} ({mean - reach:+.4f} to {mean + reach:+.4f}, {count} seeds)"
+
+
+def _plain(column: str, title: str):  # noqa: ANN202  # a function of the two frames
+    def table(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
+        del curves
+        # Lists of ranks stand as text: those of few levels come first.
+        runs = runs.assign(levels=runs[column].astype(str).str.count(","))
+        runs = runs.sort_values(["width", "levels", column, "kind"])
+        rows = [
+            [str(row["kind"]), _setting(row[column]), str(int(row["width"])), f"{row['score']:.4f}"]
+            for _, row in runs.iterrows()
+        ]
+        return _table(["score", title, "width", "loss, nats a token"], rows)
+
+    return table
+
+
+def _setting(value: object) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value).strip("[]")
+
+
+def _mup(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
+    """Loss by learning rate, a row a width."""
+    del curves
+    rates = sorted(runs["learning_rate"].unique())
+    rows = [
+        [
+            str(rule),
+            str(int(width)),
+            *(_cell(here[here["learning_rate"] == r]["score"]) for r in rates),
+        ]
+        for (rule, width), here in runs.groupby(["parametrization", "width"])
+    ]
+    return _table(["parametrization", "width", *(f"{rate:g}" for rate in rates)], rows)
+
+
+_TABLES = {
+    **dict.fromkeys(BOTTLENECKS, _bottleneck),
+    "scaling": _scaling,
+    "levels": _plain("ranks", "ranks"),
+    "mup": _mup,
+    "long": _plain("context_length", "context"),
+}
+
+
+if __name__ == "__main__":
+    for task, name in PAGES.items():
+        path = ROOT / "docs" / name
+        path.write_text(insert(path.read_text(encoding="utf-8"), section(task)), "utf-8")
