@@ -37,6 +37,7 @@ def train(
     out: Path,
     resume: bool,
     settings: dict[str, Any],
+    only: tuple[str, ...],
     computing: dict[str, Any],
     console: Console,
 ) -> None:
@@ -51,7 +52,13 @@ def train(
     from mlrforecast.cli._tasks import train_regressors
 
     train_regressors(
-        runs, out=out, resume=resume, settings=settings, computing=computing, console=console
+        runs,
+        out=out,
+        resume=resume,
+        settings=settings,
+        only=only,
+        computing=computing,
+        console=console,
     )
 
 

@@ -97,6 +97,7 @@ def train(
     out: Path,
     resume: bool,
     settings: dict[str, Any],
+    only: tuple[str, ...],
     computing: dict[str, Any],
     console: Console,
 ) -> None:
@@ -116,6 +117,7 @@ def train(
         out=out,
         resume=resume,
         settings=settings,
+        only=only,
         computing=computing,
         console=console,
     )

@@ -31,6 +31,12 @@ def training_options(command: Command) -> Callable[..., None]:
         metavar="NAME=VALUE",
         help="A setting of every run, e.g. --set width=64. May be repeated.",
     )
+    @click.option(
+        "--only",
+        multiple=True,
+        metavar="PATTERN",
+        help="Train the runs of such names only, e.g. --only 'mlr-*'. May be repeated.",
+    )
     @click.option("--accelerator", type=ACCELERATOR, default="auto", help="Where to compute.")
     @click.option("--devices", type=click.IntRange(1), default=1, help="GPUs that share each run.")
     @click.option(

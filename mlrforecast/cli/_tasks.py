@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ def train_regressors(
     out: Path,
     resume: bool,
     settings: Mapping[str, Any],
+    only: Sequence[str],
     computing: Mapping[str, Any],
     console: Console,
 ) -> None:
     """Train in-context regressors and tell their scores."""
-    runs = _runs(path, in_context_regression.RegressionRun, settings)
+    runs = _runs(path, in_context_regression.RegressionRun, settings, only)
     results = in_context_regression.train(
         runs,
         out=out,
@@ -48,11 +50,12 @@ def train_language_models(
     out: Path,
     resume: bool,
     settings: Mapping[str, Any],
+    only: Sequence[str],
     computing: Mapping[str, Any],
     console: Console,
 ) -> None:
     """Train language models and tell their scores."""
-    runs = _runs(path, language_model.LanguageRun, settings)
+    runs = _runs(path, language_model.LanguageRun, settings, only)
     results = language_model.train(
         runs,
         corpus,
@@ -64,8 +67,10 @@ def train_language_models(
     report(results, len(runs), out, console)
 
 
-def _runs(path: Path | None, kind: type[Any], settings: Mapping[str, Any]) -> list[Any]:
-    """Return the runs of a file, or the one that settings describe."""
+def _runs(
+    path: Path | None, kind: type[Any], settings: Mapping[str, Any], only: Sequence[str]
+) -> list[Any]:
+    """Return the runs of a file whose names fit, or the one that settings describe."""
     if path is None and not settings:
         raise ValueError("`RUNS` or `--set` must be given: a file of runs, or settings of one run.")
     found: list[TaskRun]
@@ -74,7 +79,13 @@ def _runs(path: Path | None, kind: type[Any], settings: Mapping[str, Any]) -> li
     except TypeError as error:
         # A value of --set is of whatever kind it looks like: a wrong one is no defect.
         raise ValueError(f"`--set`: {error}") from error
-    return found
+    fitting = [run for run in found if any(fnmatchcase(run.name, pattern) for pattern in only)]
+    if only and not fitting:
+        raise ValueError(
+            f"`--only` must fit the name of a run, such as {found[0].name!r}, got "
+            f"{', '.join(map(repr, only))}."
+        )
+    return fitting or found
 
 
 def _execution(computing: Mapping[str, Any], console: Console) -> Execution:

@@ -79,6 +79,11 @@ class Execution:
         """Return what places models on devices."""
         strategy = "auto" if self.devices == 1 else "ddp_spawn"
         accelerator = "cuda" if self.accelerator == "gpu" else self.accelerator
+        if accelerator == "cuda" and torch.cuda.device_count() < self.devices:
+            raise ValueError(
+                f"`accelerator`='gpu' with `devices`={self.devices} needs as many GPUs, and there "
+                f"are {torch.cuda.device_count()}."
+            )
         return Fabric(accelerator=accelerator, devices=self.devices, strategy=strategy)
 
 
@@ -184,11 +189,12 @@ def _train_all(
                 if not active:
                     return _Results(results)
                 for entry in list(active):
+                    entry.together = max(entry.together, len(active))
                     bar.update(entry.go_on())
                     if entry.training.ended:
                         active.remove(entry)
                         bar.update(entry.run.max_steps - entry.training.step)
-                        results.append(entry.conclude(len(active) + 1))
+                        results.append(entry.conclude())
                 if _is_over(execution, begin, fabric):
                     for entry in active:
                         entry.save()
@@ -250,6 +256,8 @@ class _Entry:
     checkpoint: Checkpoint | None
     checkpoint_every: float
     saved: float
+    together: int = 1
+    """Most runs that were in training at the same time."""
 
     def go_on(self) -> int:
         """Make some steps, and evaluate where that is due; return how many were made."""
@@ -268,9 +276,9 @@ class _Entry:
             self.checkpoint.write(self.training.progress())
         self.saved = time.monotonic()
 
-    def conclude(self, together: int) -> TaskResult:
+    def conclude(self) -> TaskResult:
         """Note what came of the run; its checkpoint goes last."""
-        result = TaskResult.of(self.training, together)
+        result = TaskResult.of(self.training, self.together)
         if self.records is not None:
             self.records.note(result)
         if self.checkpoint is not None:

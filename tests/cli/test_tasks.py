@@ -121,6 +121,19 @@ def test_what_is_done_is_skipped_or_refused(home, run):
     assert [line.split()[0] for line in lines] == ["standard-0", "standard-1", "bilinear_mlr-0"]
 
 
+def test_runs_of_some_names_alone_are_trained(home, run, tmp_path):
+    folder, _ = home
+    words = ("icl", "train", folder / "runs.toml", *settings(**ICL), "--out", tmp_path / "some")
+    some = run(*words, "--only", "bilinear*", "--only", "standard-1", "--json")
+    names = [each["name"] for each in json.loads(some.stdout)["runs"]]
+    assert names == ["standard-1", "bilinear_mlr-0"]
+    none = run(*words, "--resume", "--only", "mlr")
+    assert none.exit_code == 2
+    assert none.stderr.strip() == (
+        "Error: `--only` must fit the name of a run, such as 'standard-0', got 'mlr'."
+    )
+
+
 def test_training_that_was_stopped_goes_on_to_the_same_weights(home, run, tmp_path):
     steps = settings(**ICL | {"max_steps": 40, "evaluate_every": 20}, attention="standard")
     words = ("icl", "train", *steps, "--accelerator", "cpu")

@@ -3,17 +3,11 @@
 import dataclasses
 import math
 import time
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from mlrforecast.models import CausalLM
-from mlrforecast.tasks.language_model.batches import (
-    Windows,
-    document_levels,
-    validation_batches,
-)
+from mlrforecast.tasks.language_model._scoring import mean_loss
 from mlrforecast.tasks.language_model.corpus import Split
 from mlrforecast.tasks.language_model.vocabulary import Vocabulary
 
@@ -76,39 +70,21 @@ def evaluate_language_model(
             f"vocabulary {split.vocabulary.name!r} has {split.vocabulary.size}."
         )
     length = model.config.context_length if length is None else length
-    device = next(model.parameters()).device
     model.eval()
-    total, count = 0.0, 0
-    size = max(1, _BATCH_TOKENS // length)
-    with torch.no_grad():
-        for windows in validation_batches(split, length, size, max_tokens=max_tokens):
-            blocks = _document_blocks(model, split, windows) if documents else None
-            loss = model.loss(
-                windows.tokens.to(device), windows.targets.to(device), block_ids=blocks
-            )
-            total += float(loss) * windows.targets.numel()
-            count += windows.targets.numel()
-    nats = total / count
+    nats, count = mean_loss(
+        model,
+        split.tensor(),
+        length,
+        max(1, _BATCH_TOKENS // length),
+        max_tokens=max_tokens,
+        documents=split.document_tensor() if documents else None,
+    )
     return {
         "nats": nats,
         "bits": nats / math.log(2),
         "perplexity": math.exp(nats),
         "tokens": float(count),
     }
-
-
-def _document_blocks(model: CausalLM, split: Split, windows: Windows) -> Tensor:
-    """Return blocks of the first layer's sizes, with the documents in place of the coarsest."""
-    score: Any = model.encoder.blocks[0].attention.score  # type: ignore[union-attr]
-    length = windows.tokens.shape[1]
-    if not hasattr(score, "sizes"):
-        raise ValueError(
-            "`documents` needs a model of attention='mlr', whose coarsest level they are, got "
-            f"{model.config.attention!r}."
-        )
-    sizes = score.sizes(length)[1:]
-    blocks = document_levels(windows.starts, split.document_tensor(), length, sizes)
-    return blocks.to(next(model.parameters()).device)
 
 
 @dataclasses.dataclass(frozen=True)

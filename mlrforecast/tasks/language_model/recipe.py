@@ -17,12 +17,8 @@ from mlrforecast.tasks._records import TaskResult, load_model_file
 from mlrforecast.tasks._seeds import draw_seed
 from mlrforecast.tasks._settings import TaskRun
 from mlrforecast.tasks._trainee import SequenceCost, Trainee
-from mlrforecast.tasks.language_model.batches import (
-    Windows,
-    document_levels,
-    draw_windows,
-    validation_batches,
-)
+from mlrforecast.tasks.language_model._scoring import document_blocks, mean_loss
+from mlrforecast.tasks.language_model.batches import draw_windows
 from mlrforecast.tasks.language_model.corpus import Corpus
 from mlrforecast.tasks.language_model.vocabulary import get_vocabulary
 from mlrforecast.training import isolated_seed
@@ -131,7 +127,8 @@ class LanguageTrainee(Trainee):
         self._corpus = corpus
         self._train = corpus.train.tensor()
         self._validation = corpus.validation.tensor()
-        self._documents: dict[str, Tensor] = {}
+        self._train_documents: Tensor | None = None
+        self._validation_documents: Tensor | None = None
         paper = count_flops(model, run.context_length, convention="paper")
         matmul = count_flops(model, run.context_length, convention="matmul")
         # The head is left out, as on the paper's axis.
@@ -146,10 +143,9 @@ class LanguageTrainee(Trainee):
                 self._train = self._train.to(device)
             self._validation = self._validation.to(device)
         if self.run.documents:
-            self._documents = {
-                "train": self._corpus.train.document_tensor(self._train.device),
-                "validation": self._corpus.validation.document_tensor(self._validation.device),
-            }
+            train, validation = self._corpus.train, self._corpus.validation
+            self._train_documents = train.document_tensor(self._train.device)
+            self._validation_documents = validation.document_tensor(self._validation.device)
 
     @property
     def draws_on(self) -> torch.device:
@@ -172,16 +168,11 @@ class LanguageTrainee(Trainee):
     ) -> tuple[Tensor, ...]:
         """Draw windows of the training documents."""
         del stage
-        drawn = draw_windows(self._train, batch_size, self.run.context_length, generator)
-        return self._with_blocks(drawn, "train")
-
-    def _with_blocks(self, drawn: Windows, split: str) -> tuple[Tensor, ...]:
-        """Return tokens and targets, and the blocks of documents where they count."""
-        if not self.run.documents:
-            return drawn.tokens, drawn.targets
-        sizes = self.model.encoder.blocks[0].attention.score.sizes(self.run.context_length)[1:]  # type: ignore[union-attr,operator]
         length = self.run.context_length
-        blocks = document_levels(drawn.starts, self._documents[split], length, sizes)
+        drawn = draw_windows(self._train, batch_size, length, generator)
+        if self._train_documents is None:
+            return drawn.tokens, drawn.targets
+        blocks = document_blocks(self.model, drawn.starts, self._train_documents, length)
         return drawn.tokens, drawn.targets, blocks
 
     def loss(self, *batch: Tensor) -> Tensor:
@@ -191,19 +182,16 @@ class LanguageTrainee(Trainee):
 
     def evaluate(self) -> dict[str, float]:
         """Return the mean cross-entropy of the validation documents, in nats and bits a token."""
-        run, device = self.run, next(self.model.parameters()).device
-        size = max(1, run.batch_size // run.micro_batches)
-        total, count = torch.zeros((), dtype=torch.float64, device=device), 0
-        for windows in validation_batches(
-            self._validation, run.context_length, size, max_tokens=run.evaluation_tokens
-        ):
-            batch = [part.to(device) for part in self._with_blocks(windows, "validation")]
-            with torch.autocast(
-                device.type, dtype=torch.bfloat16, enabled=run.precision == "bf16-mixed"
-            ):
-                total += self.loss(*batch) * batch[1].numel()
-            count += batch[1].numel()
-        nats = float(total) / count
+        run = self.run
+        nats, _ = mean_loss(
+            self.model,
+            self._validation,
+            run.context_length,
+            max(1, run.batch_size // run.micro_batches),
+            max_tokens=run.evaluation_tokens,
+            documents=self._validation_documents,
+            half=run.precision == "bf16-mixed",
+        )
         return {"score": nats, "bits": nats / math.log(2)}
 
 
