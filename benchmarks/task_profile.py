@@ -85,7 +85,8 @@ def _profiled(runs: Sequence[Any], arguments: argparse.Namespace) -> list[dict[s
             trainee: Any = RegressionTrainee(run)
         else:
             trainee = LanguageTrainee(run, Corpus.open(arguments.corpus))
-        trainings.append(Training(trainee, fabric, compile=arguments.compile, graphs=on_gpu))
+        stream = torch.cuda.Stream() if on_gpu else None
+        trainings.append(Training(trainee, fabric, compile=arguments.compile, stream=stream))
     # The last stage of a curriculum, where a training spends most of its time.
     for training in trainings:
         training.step = max(0, training.run.max_steps - 1000)

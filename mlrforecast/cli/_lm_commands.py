@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mlrforecast.cli._console import Console
-from mlrforecast.cli._options import ACCELERATOR, FILE, FOLDER, examples, with_console
+from mlrforecast.cli._options import FILE, FOLDER, TASK_ACCELERATOR, examples, with_console
 from mlrforecast.cli._paths import check_writable
 from mlrforecast.cli._task_options import training_options
 
@@ -139,7 +139,7 @@ def train(
     help="Which documents.",
 )
 @click.option("--max-tokens", type=click.IntRange(1), help="Predict at most so many.")
-@click.option("--accelerator", type=ACCELERATOR, default="auto", help="Where to compute.")
+@click.option("--accelerator", type=TASK_ACCELERATOR, default="auto", help="Where to compute.")
 @with_console
 def evaluate(
     model: Path,

@@ -16,6 +16,7 @@ Entry = TypeVar("Entry")
 FOLDER = click.Path(file_okay=False, path_type=Path)
 FILE = click.Path(dir_okay=False, path_type=Path)
 ACCELERATOR = click.Choice(["auto", "cpu", "gpu", "mps"])
+TASK_ACCELERATOR = click.Choice(["auto", "cpu", "gpu"])
 
 
 def examples(*lines: str) -> str:

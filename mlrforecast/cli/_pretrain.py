@@ -71,8 +71,12 @@ def run_pretrain(
         if name not in _OF_COMMAND and value is not None and value is not False
     }
     given |= dict(options["settings"])
-    config = PretrainConfig(**_taken(PretrainConfig, given))
-    how = PretrainOptions(progress=console.progress, **_taken(PretrainOptions, given))
+    try:
+        config = PretrainConfig(**_taken(PretrainConfig, given))
+        how = PretrainOptions(progress=console.progress, **_taken(PretrainOptions, given))
+    except TypeError as error:
+        # A value of --set is of whatever kind it looks like: a wrong one is no defect.
+        raise ValueError(f"`--set`: {error}") from error
     if given:
         raise ValueError(
             f"`--set` must name a field of PretrainConfig or PretrainOptions, got {min(given)!r}."

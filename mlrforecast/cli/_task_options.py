@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from mlrforecast.cli._console import Console
-from mlrforecast.cli._options import ACCELERATOR, FOLDER, setting
+from mlrforecast.cli._options import FOLDER, TASK_ACCELERATOR, setting
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -37,7 +37,7 @@ def training_options(command: Command) -> Callable[..., None]:
         metavar="PATTERN",
         help="Train the runs of such names only, e.g. --only 'mlr-*'. May be repeated.",
     )
-    @click.option("--accelerator", type=ACCELERATOR, default="auto", help="Where to compute.")
+    @click.option("--accelerator", type=TASK_ACCELERATOR, default="auto", help="Where to compute.")
     @click.option("--devices", type=click.IntRange(1), default=1, help="GPUs that share each run.")
     @click.option(
         "--together", type=click.IntRange(1), default=1, help="Runs at a time on one GPU."

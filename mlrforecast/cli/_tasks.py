@@ -1,6 +1,7 @@
 """What the commands of both tasks do."""
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -37,8 +38,8 @@ def train_regressors(
         runs,
         out=out,
         resume=resume,
-        execution=_execution(computing, console),
-        command=_said_command(("icl", "train"), path, settings, computing, out=out),
+        execution=Execution(progress=console.progress, **computing),
+        command=_said_command(("icl", "train"), path, settings, only, computing, out=out),
     )
     report(results, len(runs), out, console)
 
@@ -61,8 +62,10 @@ def train_language_models(
         corpus,
         out=out,
         resume=resume,
-        execution=_execution(computing, console),
-        command=_said_command(("lm", "train"), path, settings, computing, corpus=corpus, out=out),
+        execution=Execution(progress=console.progress, **computing),
+        command=_said_command(
+            ("lm", "train"), path, settings, only, computing, corpus=corpus, out=out
+        ),
     )
     report(results, len(runs), out, console)
 
@@ -88,23 +91,11 @@ def _runs(
     return fitting or found
 
 
-def _execution(computing: Mapping[str, Any], console: Console) -> Execution:
-    """Return how to compute, once it is known that the devices are there."""
-    accelerator, devices = computing["accelerator"], computing["devices"]
-    gpus = torch.cuda.device_count()
-    if accelerator == "gpu" and not gpus:
-        raise ValueError("`--accelerator` must not be gpu where there is no GPU.")
-    if accelerator == "mps" and not torch.backends.mps.is_available():
-        raise ValueError("`--accelerator` must not be mps where there is no GPU of Apple.")
-    if devices > gpus and (accelerator == "gpu" or (accelerator == "auto" and gpus)):
-        raise ValueError(f"`--devices` must be at most the {gpus} GPUs, got {devices}.")
-    return Execution(progress=console.progress, **computing)
-
-
 def _said_command(
     words: Sequence[str],
     runs: Path | None,
     settings: Mapping[str, Any],
+    only: Sequence[str],
     computing: Mapping[str, Any],
     **paths: Path,
 ) -> str:
@@ -112,11 +103,12 @@ def _said_command(
     unusual = {
         name.replace("_", "-"): value
         for name, value in computing.items()
-        if value not in (1, "auto", None, False)
+        if value is True or value not in (1, "auto", None, False)
     }
-    given = tuple(f"{name}={value}" for name, value in settings.items())
+    given = tuple(shlex.quote(f"{name}={value}") for name, value in settings.items())
     named = words if runs is None else (*words, runs.name)
-    return command_line(named, {**paths, "set": given, **unusual})
+    patterns = tuple(map(shlex.quote, only))
+    return command_line(named, {**paths, "set": given, "only": patterns, **unusual})
 
 
 def evaluate_regressor(
@@ -200,8 +192,6 @@ def evaluate_language(
     on_gpu = torch.cuda.is_available() and accelerator in ("auto", "gpu")
     if accelerator == "gpu" and not on_gpu:
         raise ValueError("`--accelerator` must not be gpu where there is no GPU.")
-    if accelerator == "mps":
-        raise ValueError("`--accelerator` must be auto, cpu or gpu here, got 'mps'.")
     opened = language_model.Corpus.open(corpus)
     scores = language_model.evaluate_language_model(
         model.to("cuda") if on_gpu else model,

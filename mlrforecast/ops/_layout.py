@@ -1,7 +1,7 @@
 """Which head reads which, which step is how far from which, and in which block."""
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -16,7 +16,8 @@ def constant(values: Sequence[float | int], dtype: torch.dtype, device: torch.de
     return _kept(tuple(values), dtype, device)
 
 
-@lru_cache(maxsize=256)
+# Few numbers each, and a CUDA graph may read them for as long as it lives.
+@cache
 def _kept(values: tuple[float | int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return numbers as a tensor; nobody writes to it."""
     # One that is born in inference mode could never be part of a training step.

@@ -183,12 +183,13 @@ def pretrain(
     -------
     PretrainRun
         The model and the loss of each step. On a CPU the same series and options give the same
-        ones; on a GPU up to the order in which it adds.
+        ones; on a GPU up to the order in which it adds. A run in ``"16-mixed"`` that goes on finds
+        the scale of its gradients anew.
 
     Raises
     ------
     ValueError
-        If no series is long enough, or the weights do not fit.
+        If no series is long enough, the weights do not fit, or there are not so many GPUs.
     FloatingPointError
         If the loss is no longer finite.
     ModelFileError
@@ -212,6 +213,11 @@ def pretrain(
     (3,)
     """
     options = PretrainOptions() if options is None else options
+    if options.accelerator == "gpu" and torch.cuda.device_count() < options.devices:
+        raise ValueError(
+            f"`accelerator`='gpu' with `devices`={options.devices} needs as many GPUs, and there "
+            f"are {torch.cuda.device_count()}."
+        )
     windows = Windows(
         sources,
         weights,

@@ -2,26 +2,19 @@
 
 import dataclasses
 import functools
-import io
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from lightning.fabric import Fabric
-from tqdm.auto import tqdm  # type: ignore[import-untyped]  # no types for tqdm
 
+from mlrforecast.tasks._loop import train_all
 from mlrforecast.tasks._records import Records, TaskResult
 from mlrforecast.tasks._settings import TaskRun
 from mlrforecast.tasks._trainee import Trainee
-from mlrforecast.tasks._training import Training
-from mlrforecast.training import Checkpoint, isolated_seed, surroundings
+from mlrforecast.training import Silence, surroundings
 
 __all__ = ["Execution", "train_runs"]
-
-_CHUNK = 16
-"""Steps of a run that are sent to a GPU before those of the next one, or before a look around."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +24,7 @@ class Execution:
     Parameters
     ----------
     accelerator : str
-        ``"auto"``, ``"cpu"``, ``"gpu"`` or ``"cuda"``, as Lightning has it.
+        ``"cpu"``, ``"gpu"`` (or ``"cuda"``), or ``"auto"`` for a GPU where there is one.
     devices : int
         Devices that share the batches of each run, in a process each.
     together : int
@@ -64,6 +57,10 @@ class Execution:
     progress: bool = True
 
     def __post_init__(self) -> None:
+        if self.accelerator not in (accelerators := ("auto", "cpu", "cuda", "gpu")):
+            raise ValueError(
+                f"`accelerator` must be one of {', '.join(accelerators)}, got {self.accelerator!r}."
+            )
         for name in ("devices", "together"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -75,15 +72,25 @@ class Execution:
             if value is not None and not value > 0:
                 raise ValueError(f"`{name}` must be above 0 seconds, got {value!r}.")
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU computes."""
+        if self.accelerator == "auto":
+            return torch.cuda.is_available()
+        return self.accelerator != "cpu"
+
+    def check_devices(self) -> None:
+        """Raise a ValueError if there are fewer GPUs than are asked for."""
+        if self.on_gpu and torch.cuda.device_count() < self.devices:
+            raise ValueError(
+                f"`accelerator`={self.accelerator!r} with `devices`={self.devices} needs as many "
+                f"GPUs, and there are {torch.cuda.device_count()}."
+            )
+
     def fabric(self) -> Fabric:
         """Return what places models on devices."""
         strategy = "auto" if self.devices == 1 else "ddp_spawn"
-        accelerator = "cuda" if self.accelerator == "gpu" else self.accelerator
-        if accelerator == "cuda" and torch.cuda.device_count() < self.devices:
-            raise ValueError(
-                f"`accelerator`='gpu' with `devices`={self.devices} needs as many GPUs, and there "
-                f"are {torch.cuda.device_count()}."
-            )
+        accelerator = "cuda" if self.on_gpu else "cpu"
         return Fabric(accelerator=accelerator, devices=self.devices, strategy=strategy)
 
 
@@ -122,12 +129,13 @@ def train_runs(
     Raises
     ------
     ValueError
-        If ``out`` holds a result of a run and ``resume`` is False, one run is there twice, or a
-        batch cannot be shared out.
+        If ``out`` holds a result of a run and ``resume`` is False, one run is there twice, a batch
+        cannot be shared out, or there are not so many GPUs.
     KeyboardInterrupt
         If the user stopped it; with ``out`` it can go on from there.
     """
     execution = execution or Execution()
+    execution.check_devices()
     hashes = [run.hash for run in runs]
     if len(set(hashes)) < len(hashes):
         raise ValueError("`runs` must differ in their settings, and two of them are the same.")
@@ -145,163 +153,19 @@ def train_runs(
     if pending:
         with surroundings(execution.devices):
             fabric = execution.fabric()
-            train_all = functools.partial(
-                _train_all, runs=pending, build=build, records=records, execution=execution
+            work = functools.partial(
+                train_all,
+                runs=pending,
+                build=build,
+                records=records,
+                execution=execution,
+                # Unpickled where a process begins, which it silences.
+                silence=Silence() if execution.devices > 1 else None,
             )
-            whole = train_all(fabric) if execution.devices == 1 else fabric.launch(train_all)
-            fresh = whole.results
+            fresh = (work(fabric) if execution.devices == 1 else fabric.launch(work)).results
     known = {result.run.hash: result for result in fresh}
     if records is not None:
         for run in runs:
             if run.hash not in known and records.has(run):
                 known[run.hash] = records.result(run)
     return [known[name] for name in hashes if name in known]
-
-
-def _train_all(
-    fabric: Fabric,
-    runs: Sequence[TaskRun],
-    build: Callable[[TaskRun], Trainee],
-    records: Records | None,
-    execution: Execution,
-) -> "_Results":
-    """Train runs in this process, as many at a time as was asked for."""
-    on_gpu = fabric.device.type == "cuda"
-    graphs = on_gpu and execution.devices == 1 if execution.graphs is None else execution.graphs
-    if graphs and not (on_gpu and execution.devices == 1):
-        raise ValueError("`graphs` needs a single GPU, and training is elsewhere.")
-    waiting = iter(runs)
-    active: list[_Entry] = []
-    results: list[TaskResult] = []
-    begin = time.monotonic()
-    steps = sum(run.max_steps for run in runs)
-    with tqdm(
-        total=steps, unit="step", file=sys.stderr, smoothing=0.05,
-        disable=not execution.progress or fabric.global_rank > 0,
-    ) as bar:  # fmt: skip
-        try:
-            while True:
-                room = (execution.together if on_gpu else 1) - len(active)
-                for run in _take(waiting, room):
-                    active.append(_begin(run, build, fabric, records, execution, graphs))
-                    bar.update(active[-1].training.step)
-                    bar.set_description(_described(active))
-                if not active:
-                    return _Results(results)
-                for entry in list(active):
-                    entry.together = max(entry.together, len(active))
-                    bar.update(entry.go_on())
-                    if entry.training.ended:
-                        active.remove(entry)
-                        bar.update(entry.run.max_steps - entry.training.step)
-                        results.append(entry.conclude())
-                if _is_over(execution, begin, fabric):
-                    for entry in active:
-                        entry.save()
-                    return _Results(results)
-        except KeyboardInterrupt:
-            for entry in active:
-                entry.save()
-            raise
-
-
-class _Results:
-    """What a process hands back: as bytes, for memory that it shares ends with it."""
-
-    def __init__(self, results: Sequence[TaskResult]) -> None:
-        self.results = results
-
-    def __getstate__(self) -> bytes:
-        buffer = io.BytesIO()
-        torch.save(self.results, buffer)
-        return buffer.getvalue()
-
-    def __setstate__(self, state: bytes) -> None:
-        self.results = torch.load(io.BytesIO(state), weights_only=False)
-
-
-def _take(waiting: Iterator[TaskRun], count: int) -> Iterator[TaskRun]:
-    """Return the next runs, at most ``count``."""
-    for _ in range(count):
-        run = next(waiting, None)
-        if run is None:
-            return
-        yield run
-
-
-def _described(active: Sequence["_Entry"]) -> str:
-    """Say which runs are in training."""
-    first = active[0].run.name
-    return first if len(active) == 1 else f"{first} and {len(active) - 1} more"
-
-
-def _is_over(execution: Execution, begin: float, fabric: Fabric) -> bool:
-    """Tell whether the time is over, in all processes or in none."""
-    if execution.max_time is None:
-        return False
-    over = time.monotonic() - begin > execution.max_time
-    if fabric.world_size == 1:
-        return over
-    return bool(fabric.broadcast(over))
-
-
-@dataclasses.dataclass
-class _Entry:
-    """A run in training and where it is noted."""
-
-    run: TaskRun
-    training: Training
-    records: Records | None
-    """Nothing in all processes of a run but the first."""
-    checkpoint: Checkpoint | None
-    checkpoint_every: float
-    saved: float
-    together: int = 1
-    """Most runs that were in training at the same time."""
-
-    def go_on(self) -> int:
-        """Make some steps, and evaluate where that is due; return how many were made."""
-        training = self.training
-        before, pause = training.step, training.next_pause
-        training.advance(min(pause, before + _CHUNK))
-        if training.step == pause:
-            training.evaluate()
-        if not training.ended and time.monotonic() - self.saved > self.checkpoint_every:
-            self.save()
-        return training.step - before
-
-    def save(self) -> None:
-        """Write a checkpoint."""
-        if self.checkpoint is not None and self.training.step > 0:
-            self.checkpoint.write(self.training.progress())
-        self.saved = time.monotonic()
-
-    def conclude(self) -> TaskResult:
-        """Note what came of the run; its checkpoint goes last."""
-        result = TaskResult.of(self.training, self.together)
-        if self.records is not None:
-            self.records.note(result)
-        if self.checkpoint is not None:
-            self.checkpoint.remove()
-        return result
-
-
-def _begin(
-    run: TaskRun,
-    build: Callable[[TaskRun], Trainee],
-    fabric: Fabric,
-    records: Records | None,
-    execution: Execution,
-    graphs: bool,
-) -> _Entry:
-    """Start a run, or go on with it."""
-    with isolated_seed(run.seed % 2**32):
-        trainee = build(run)
-    training = Training(trainee, fabric, compile=execution.compile, graphs=graphs)
-    checkpoint = None if records is None else records.checkpoint(run)
-    progress = None if checkpoint is None else checkpoint.read()
-    if progress is not None:
-        training.resume(progress)
-    if not fabric.is_global_zero:
-        records = checkpoint = None
-    return _Entry(run, training, records, checkpoint, execution.checkpoint_every, time.monotonic())

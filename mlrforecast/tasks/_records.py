@@ -137,6 +137,10 @@ class TaskResult:
             "versions": versions(),
             "settings": json.dumps(run.to_dict()),
         }
+        model.zero_grad(set_to_none=True)
+        for module in model.modules():
+            # The caller's first forecast is not to wait for a compiler.
+            module._compiled_call_impl = None
         return cls(run, row, pd.DataFrame(curve), model.cpu().eval())
 
     @property

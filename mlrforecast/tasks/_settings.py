@@ -117,6 +117,11 @@ class TaskRun:
                 f"`micro_batches` must divide the `batch_size` of {self.batch_size}, got "
                 f"{self.micro_batches}."
             )
+        if "attention_dropout" in (self.attention_options or {}):
+            raise ValueError(
+                "`attention_options` must not hold 'attention_dropout': runs are trained without "
+                "dropout, whose masks do not depend on the seed alone."
+            )
         try:
             named = self.name.format(**dataclasses.asdict(self))
         except (LookupError, ValueError, AttributeError) as error:

@@ -2,7 +2,6 @@
 
 import contextlib
 import math
-import time
 from collections.abc import Hashable
 from typing import Any
 
@@ -11,6 +10,7 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from mlrforecast.nn import EncoderBlock
+from mlrforecast.tasks._clock import Clock
 from mlrforecast.tasks._seeds import draw_seed
 from mlrforecast.tasks._trainee import Trainee
 from mlrforecast.training import Progress, annealed, build_optimizer
@@ -45,17 +45,31 @@ class Training:
         Where it is trained.
     compile : bool
         Whether ``torch.compile`` makes the blocks of the model.
-    graphs : bool
-        Whether steps are replayed as a CUDA graph, one for each stage.
+    stream : torch.cuda.Stream, optional
+        Where steps are replayed as CUDA graphs, one for each stage. Default: they are not.
+    clock : Clock, optional
+        Tells how long training takes. Default: one of its own.
+
+    Attributes
+    ----------
+    stream : torch.cuda.Stream or None
+        The stream, unless the steps cannot be recorded.
     """
 
-    def __init__(self, trainee: Trainee, fabric: Fabric, *, compile: bool, graphs: bool) -> None:  # noqa: A002
+    def __init__(
+        self,
+        trainee: Trainee,
+        fabric: Fabric,
+        *,
+        compile: bool = False,  # noqa: A002
+        stream: torch.cuda.Stream | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.trainee = trainee
         self.run = trainee.run
         self.step = 0
         self.curve: list[dict[str, float]] = []
         self.diverged = False
-        self.seconds = 0.0
         self._fabric = fabric
         self._device = fabric.device
         trainee.place(self._device)
@@ -65,12 +79,14 @@ class Training:
                 if isinstance(block, EncoderBlock):
                     block.compile(dynamic=False)
         self._module: Any = fabric.setup_module(_Loss(trainee), move_to_device=False)
-        graphs = graphs and trainee.capturable
-        self._graphs = graphs
-        self._stream = torch.cuda.Stream(self._device) if graphs else None
-        self._pool = torch.cuda.graph_pool_handle() if graphs else None
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self.stream = stream if trainee.capturable else None
+        self._pool = None if self.stream is None else torch.cuda.graph_pool_handle()
+        # None is dropped before the run ends: their memory, and that of the products, is shared.
+        self._graphs: list[torch.cuda.CUDAGraph] = []
         self._is_recorded = False
+        self._sent: torch.cuda.Event | None = None
+        self._clock = Clock(self._device) if clock is None else clock
+        self._began = self._clock.now()
         self._stage: Hashable = None
         self._steps_of_stage = 0
         self._generator = torch.Generator(trainee.draws_on)
@@ -83,15 +99,19 @@ class Training:
             weight_decay=self.run.weight_decay,
             parametrization=self.run.parametrization,
         )
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        self._join_stream()
         self._rates = [float(group["lr"]) for group in self._optimizer.param_groups]
         self._factor = math.nan
-        if graphs:
+        if self.stream is not None:
             for group in self._optimizer.param_groups:
                 # Read by the graph, so that the rate may change between its replays.
                 group["lr"] = torch.tensor(float(group["lr"]), device=self._device)
                 group["capturable"] = True
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, those of an earlier process included."""
+        return self._clock.now() - self._began
 
     @property
     def devices(self) -> int:
@@ -110,19 +130,32 @@ class Training:
         return min(after, self.run.max_steps)
 
     def advance(self, until: int) -> None:
-        """Make the steps up to one; nothing waits for a GPU.
+        """Make the steps up to one; nothing waits for a GPU, see :meth:`wait_for_earlier`.
 
         Parameters
         ----------
         until : int
             The first step that is not made.
         """
-        begin = time.monotonic()
-        self.trainee.model.train()
+        if not self.trainee.model.training:
+            self.trainee.model.train()
         with self._on_stream():
             while self.step < until:
                 self._advance_by_one()
-        self.seconds += time.monotonic() - begin
+
+    def wait_for_earlier(self) -> None:
+        """Wait for the steps that were made before the last call of this, if a GPU makes them.
+
+        Otherwise thousands of steps could be under way when the time is over.
+        """
+        if self._device.type != "cuda":
+            return
+        with self._on_stream():
+            sent = torch.cuda.Event()
+            sent.record()
+        if self._sent is not None:
+            self._sent.synchronize()
+        self._sent = sent
 
     def _advance_by_one(self) -> None:
         run = self.run
@@ -133,7 +166,7 @@ class Training:
         self._generator.manual_seed(
             draw_seed(run.seed, self.step, "training", rank=self._fabric.global_rank)
         )
-        if not self._graphs or self._steps_of_stage < _WARM_UP:
+        if self.stream is None or self._steps_of_stage < _WARM_UP:
             self._make_step(stage)
         else:
             self._replay(stage)
@@ -153,12 +186,15 @@ class Training:
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 self._make_step(stage)
-            finally:
-                graph.capture_end()
-            # The graph of the last stage kept their memory alive until here.
-            self._graph, self._is_recorded = graph, True
-        assert self._graph is not None
-        self._graph.replay()
+            except BaseException:
+                # What is said of the unfinished graph would hide the reason.
+                with contextlib.suppress(RuntimeError):
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+            self._graphs.append(graph)
+            self._is_recorded = True
+        self._graphs[-1].replay()
 
     def _make_step(self, stage: Hashable) -> None:
         """Make an optimiser step."""
@@ -202,18 +238,16 @@ class Training:
             return
         self._factor = factor
         for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
-            if self._graphs:
+            if self.stream is not None:
                 group["lr"].fill_(rate * factor)
             else:
                 group["lr"] = rate * factor
 
     def evaluate(self) -> dict[str, float]:
         """Add a row to the curve: scores on fresh data, and the mean loss since the last one."""
-        begin = time.monotonic()
-        with self._on_stream():
+        with self._clock.paused(), self._on_stream():
             mean: Any = self._fabric.all_reduce(self._loss_sum, reduce_op="mean")
             train_loss = float(mean) / max(self._loss_count, 1)
-            self.seconds += time.monotonic() - begin
             self._loss_sum.zero_()
             self._loss_count = 0
             self.trainee.model.eval()
@@ -227,7 +261,7 @@ class Training:
 
     def progress(self) -> Progress:
         """Return all that another process needs to go on."""
-        with self._on_stream():
+        with self._clock.paused(), self._on_stream():
             tensors = {
                 f"model.{name}": value for name, value in self.trainee.model.state_dict().items()
             }
@@ -266,10 +300,17 @@ class Training:
         self._loss_sum.copy_(progress.tensors["loss_sum"])
         self.step, self._loss_count = int(numbers["step"]), int(numbers["loss_count"])
         self._totals = {name: int(value) for name, value in numbers["totals"].items()}
-        self.seconds, self.curve = float(numbers["seconds"]), list(numbers["curve"])
+        self._began -= float(numbers["seconds"])
+        self.curve = list(numbers["curve"])
+        self._join_stream()
 
     def _on_stream(self) -> contextlib.AbstractContextManager[Any]:
         """Work on the run's own stream, if it has one."""
-        if self._stream is None:
+        if self.stream is None:
             return contextlib.nullcontext()
-        return torch.cuda.stream(self._stream)
+        return torch.cuda.stream(self.stream)
+
+    def _join_stream(self) -> None:
+        """Have the run's own stream wait for what was done outside of it."""
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream(self._device))

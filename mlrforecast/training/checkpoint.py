@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,8 @@ class Checkpoint:
             "sha256": _digest(tensors, numbers),
         }
         content = safetensors.torch.save(tensors, metadata)
+        # The end of another run may have removed the folder.
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         # Another process may be at the same run: its draft is no leftover.
         with locked_folder(self.path.parent):
             remove_drafts(self.path)
@@ -170,7 +173,8 @@ class Checkpoint:
         """Remove the file, and its folder if that is empty then."""
         remove_drafts(self.path)
         self.path.unlink(missing_ok=True)
-        if self.path.parent.is_dir() and not any(self.path.parent.iterdir()):
+        # Another run may have put its own file there in the meantime, or removed the folder.
+        with suppress(OSError):
             self.path.parent.rmdir()
 
     def refusal(self, reason: str) -> ModelFileError:

@@ -2,13 +2,14 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from mlrforecast.cli import main
+from mlrforecast.cli import _tasks, main
 from mlrforecast.tasks import read_results
 from mlrforecast.tasks.in_context_regression import load_regressor
 from tests.cli.conftest import ROOT
@@ -90,6 +91,25 @@ def test_training_writes_what_the_library_reads(home):
         } | ({"checkpoints"} & {path.name for path in (folder / task).iterdir()})
         assert runs["command"].str.startswith(f"mlrforecast {task} train").all()
         assert str(folder) not in (folder / task / "runs.csv").read_text()
+
+
+def test_the_command_of_a_result_repeats_it():
+    said = _tasks._said_command(
+        ("icl", "train"),
+        Path("some/runs.toml"),
+        {"ranks": (4, 4)},
+        ("mlr-*",),
+        {"accelerator": "auto", "devices": 1, "together": 4, "compile": True, "max_time": 1.0},
+        out=Path("results"),
+    )
+    words = shlex.split(said)
+    assert words[:4] == ["mlrforecast", "icl", "train", "runs.toml"]
+    given = dict(zip(words[4::2], words[5::2], strict=False))
+    assert given["--set"] == "ranks=(4, 4)"
+    assert given["--only"] == "mlr-*"
+    assert given["--together"] == "4"
+    assert "--compile" in words
+    assert "--devices" not in words
 
 
 def test_training_tells_the_scores(home):
@@ -254,7 +274,6 @@ SET = settings(**ICL)
         (("icl", "train", *settings(ranks="x")), "`ranks` must be a sequence of integers, got a"),
         (("icl", "train", *settings(function_options=3)), "`--set`: "),
         (("icl", "train", *settings(function="no")), "Unknown function class 'no'. Available: "),
-        (("icl", "train", *SET, "--accelerator", "mps"), "`--accelerator` must not be mps where"),
         (("icl", "train", *SET, "--devices", "2", "--together", "2"), "`together` must be 1 where"),
         (("lm", "train", *settings(width=16), "--corpus", "gone"), "'gone' holds no corpus"),
         (

@@ -3,12 +3,15 @@
 import dataclasses
 import json
 import math
+import signal
+import time
 
 import pandas as pd
 import pytest
 import torch
 
-from mlrforecast.tasks import Execution, _engine, read_results
+from mlrforecast.tasks import Execution, _loop, read_results
+from mlrforecast.tasks._records import Records
 from mlrforecast.tasks._seeds import draw_seed
 from mlrforecast.tasks._training import Training
 from mlrforecast.tasks.in_context_regression import (
@@ -21,7 +24,7 @@ from mlrforecast.tasks.in_context_regression import (
 )
 from mlrforecast.tasks.in_context_regression import evaluate as evaluate_errors
 from mlrforecast.tasks.in_context_regression.recipe import RegressionTrainee
-from mlrforecast.training import build_optimizer
+from mlrforecast.training import Progress, build_optimizer
 from tests.tasks.conftest import SMALL
 
 CURVE = ["step", "tokens", "paper_flops", "training_flops", "train_loss", "score", "mean_error"]
@@ -105,24 +108,26 @@ def test_the_loss_is_that_of_the_targets(run):
 def test_a_run_goes_on_to_the_same_weights(run, cpu, tmp_path, monkeypatch, ends, at):
     runs = [run, dataclasses.replace(run, seed=1)]
     whole = train(runs, execution=cpu)
-    monkeypatch.setattr(_engine, "_CHUNK", 1)
+    monkeypatch.setattr(_loop, "_CHUNK", 1)
     advance, made = Training.advance, []
 
     def until_then(self, until):
-        if len(made) == at and ends == "interrupt":
-            raise KeyboardInterrupt
         made.append(until)
+        if len(made) == at and ends == "interrupt":
+            signal.raise_signal(signal.SIGINT)
+        # The step that is under way is made all the same.
         advance(self, until)
 
     monkeypatch.setattr(Training, "advance", until_then)
     if ends == "interrupt":
+        handler = signal.getsignal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             train(runs, out=tmp_path, execution=cpu)
+        assert signal.getsignal(signal.SIGINT) is handler
     else:
-        monkeypatch.setattr(_engine, "_is_over", lambda *_: len(made) >= at)
+        monkeypatch.setattr(_loop._Loop, "_is_over", lambda *_: len(made) >= at)
         assert train(runs, out=tmp_path, execution=cpu) == []
-        monkeypatch.undo()
-    monkeypatch.setattr(Training, "advance", advance)
+    monkeypatch.undo()
     resumed = []
     monkeypatch.setattr(
         Training, "resume", lambda self, progress, own=Training.resume: (
@@ -142,8 +147,8 @@ def test_runs_that_are_done_are_skipped_and_read_back(run, cpu, tmp_path, monkey
     [first] = train(run, out=tmp_path, execution=cpu, command="one")
     began = []
     monkeypatch.setattr(
-        _engine, "_begin", lambda one, *rest, own=_engine._begin: (
-            began.append(one), own(one, *rest)
+        _loop._Loop, "_begin", lambda self, one, own=_loop._Loop._begin: (
+            began.append(one), own(self, one)
         )[1],
     )  # fmt: skip
     results = train([other, run], out=tmp_path, resume=True, execution=cpu, command="two")
@@ -168,7 +173,7 @@ def test_results_are_not_trained_twice_unasked(run, cpu, tmp_path):
 
 
 def test_without_resume_an_unfinished_run_starts_anew(run, cpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(_engine, "_is_over", lambda *_: True)
+    monkeypatch.setattr(_loop._Loop, "_is_over", lambda *_: True)
     assert train(run, out=tmp_path, execution=cpu) == []
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()]
     monkeypatch.undo()
@@ -199,7 +204,7 @@ def test_parts_of_a_batch_add_up(run, cpu):
     """The mean gradient of two halves is that of the whole, on batches drawn in two parts."""
     parts = RegressionTrainee(dataclasses.replace(run, micro_batches=2, curriculum_interval=0))
     fabric = cpu.fabric()
-    training = Training(parts, fabric, compile=False, graphs=False)
+    training = Training(parts, fabric)
     training.advance(1)
     gradients = [parameter.grad.clone() for parameter in parts.model.parameters()]
     trainee = RegressionTrainee(parts.run)
@@ -223,6 +228,7 @@ def test_nothing_of_the_caller_changes(run, cpu, capsys, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
+        ({"accelerator": "mps"}, "`accelerator` must be one of auto, cpu, cuda, gpu, got 'mps'"),
         ({"devices": 0}, "`devices` must be an integer of at least 1, got 0"),
         ({"together": True}, "`together` must be an integer of at least 1, got True"),
         ({"devices": 2, "together": 2}, "`together` must be 1 where several `devices`"),
@@ -243,6 +249,49 @@ def test_a_batch_that_cannot_be_shared_out_is_refused(run):
         train(odd, execution=Execution(accelerator="cpu", devices=2, progress=False))
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_gpu_that_is_not_there_is_told_before_anything_is_written(run, tmp_path):
+    with pytest.raises(ValueError, match="`accelerator`='gpu' with `devices`=1 needs as many GPUs"):
+        train(run, out=tmp_path / "out", execution=Execution(accelerator="gpu"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_time_is_that_of_training_alone(run, cpu, monkeypatch):
+    evaluate = RegressionTrainee.evaluate
+
+    def slowly(self):
+        time.sleep(0.3)
+        return evaluate(self)
+
+    monkeypatch.setattr(RegressionTrainee, "evaluate", slowly)
+    begin = time.monotonic()
+    [result] = train(run, execution=cpu)
+    # Four evaluations, of the time between its first step and its last.
+    assert result.curve["seconds"].iloc[-1] < time.monotonic() - begin - 4 * 0.3
+    assert result.curve["seconds"].is_monotonic_increasing
+
+
+def test_the_end_of_one_run_leaves_the_checkpoints_of_others_a_folder(run, cpu, tmp_path):
+    records = Records(tmp_path)
+    first, second = (records.checkpoint(dataclasses.replace(run, seed=seed)) for seed in (0, 1))
+    first.remove()
+    second.write(Progress({}, {"step": 1, "finished": False}))
+    assert second.read().numbers["step"] == 1
+
+
+def test_dropout_of_attention_is_refused():
+    with pytest.raises(ValueError, match="must not hold 'attention_dropout'"):
+        RegressionRun(**SMALL, attention_options={"attention_dropout": 0.1})
+
+
+def test_a_second_interrupt_stops_at_once():
+    with _loop._deferred_interrupt() as interrupt:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupt.requested
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 def test_graphs_need_a_gpu(run):
     with pytest.raises(ValueError, match="`graphs` needs a single GPU"):
         train(run, execution=Execution(accelerator="cpu", graphs=True, progress=False))
@@ -250,7 +299,11 @@ def test_graphs_need_a_gpu(run):
 
 @pytest.mark.slow
 def test_two_processes_share_a_batch(run, tmp_path):
-    """Each draws its half; the mean loss of both is what one process has on average."""
+    """Each draws its half; the mean loss of both is what one process has on average.
+
+    The model is too large for the pipe between processes, which nobody reads while they run.
+    """
+    run = dataclasses.replace(run, width=64)
     two = Execution(accelerator="cpu", devices=2, progress=False)
     [result] = train(run, out=tmp_path, execution=two)
     assert result.row["devices"] == 2

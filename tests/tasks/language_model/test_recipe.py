@@ -96,7 +96,7 @@ def test_the_score_is_the_loss_of_all_windows(run, corpus):
     trainee = trainee_of(run, corpus)
     with torch.no_grad():
         assert trainee.evaluate()["score"] == pytest.approx(math.log(96), rel=1e-6)
-    training = Training(trainee, Execution(accelerator="cpu").fabric(), compile=False, graphs=False)
+    training = Training(trainee, Execution(accelerator="cpu").fabric())
     training.advance(3)
     with torch.no_grad():
         scores = trainee.evaluate()
@@ -124,7 +124,7 @@ def test_tokens_of_another_document_change_nothing(corpus):
     run = LanguageRun(**SIZES | {"documents": True, "context_length": 64, "evaluation_tokens": 64})
     trainee = trainee_of(run, corpus)
     trainee.place(torch.device("cpu"))
-    Training(trainee, Execution(accelerator="cpu").fabric(), compile=False, graphs=False).advance(2)
+    Training(trainee, Execution(accelerator="cpu").fabric()).advance(2)
     generator = torch.Generator().manual_seed(0)
     tokens, _, blocks = trainee.draw(None, 4, generator)
     assert blocks.shape == (4, len(trainee.model.config.ranks or (0, 0, 0)), 64)
