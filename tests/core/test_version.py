@@ -37,4 +37,4 @@ def test_both_generations_of_pandas_are_allowed() -> None:
 def test_the_extras_are_those_that_are_promised() -> None:
     extras = PYPROJECT["project"]["optional-dependencies"]
     promised = {"chronos", "dev", "docs", "gluonts", "hub", "loggers", "onnx", "parquet", "test"}
-    assert set(extras) == promised | {"text", "tune"}
+    assert set(extras) == promised | {"huggingface", "text", "tune"}
