@@ -4,13 +4,12 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 import safetensors.torch
-import torch
 from torch import nn
 
 from mlrforecast._core.atomic import write_whole
@@ -20,9 +19,12 @@ from mlrforecast._core.result_table import ResultTable
 from mlrforecast.models import count_parameters
 from mlrforecast.tasks._settings import TaskRun
 from mlrforecast.tasks._training import Training
-from mlrforecast.training import Checkpoint
+from mlrforecast.training import Checkpoint, isolated_seed
 
 __all__ = ["Records", "TaskResult", "load_model_file", "peak_flops", "read_results"]
+
+_Run = TypeVar("_Run", bound=TaskRun)
+_Model = TypeVar("_Model", bound=nn.Module)
 
 RUNS = ResultTable(
     columns=(
@@ -341,23 +343,25 @@ def write_model_file(folder: Path, run: TaskRun, model: nn.Module) -> None:
 
 
 def load_model_file(
-    folder: str | Path, task: str
-) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """Read the settings and the weights of a trained model; nothing in it is executed.
+    folder: str | Path, kind: type[_Run], build: Callable[[_Run], _Model]
+) -> tuple[_Model, _Run]:
+    """Read a trained model; nothing in its files is executed.
 
     Parameters
     ----------
     folder : str or Path
         One of the folders in ``models``.
-    task : str
-        The task that it must be of.
+    kind : type
+        The class of its run.
+    build : callable
+        Makes the model of a run, with any weights.
 
     Returns
     -------
-    fields : dict of str to object
-        Settings of its run.
-    state : dict of str to Tensor
-        Its weights.
+    model : Module
+        On the CPU, in evaluation mode.
+    run : TaskRun
+        How it was trained.
 
     Raises
     ------
@@ -380,6 +384,13 @@ def load_model_file(
         ) from error
     if not sound:
         raise ModelFileError(f"The model in {str(folder)!r} was altered, or is of another version.")
-    if found != task:
-        raise ModelFileError(f"The model in {str(folder)!r} is one of {found!r}, not of {task!r}.")
-    return fields, state
+    if found != kind.task:
+        raise ModelFileError(
+            f"The model in {str(folder)!r} is one of {found!r}, not of {kind.task!r}."
+        )
+    run = kind.from_dict(fields)
+    # A new model draws weights, though not to keep them.
+    with isolated_seed(0):
+        model = build(run)
+    model.load_state_dict(state)
+    return model.eval(), run

@@ -4,14 +4,15 @@ import dataclasses
 import itertools
 import math
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from torch import nn
 
 from mlrforecast._core.provenance import config_hash
+from mlrforecast.tasks._checks import count
 from mlrforecast.training import Parametrization, Schedule
 
 __all__ = ["TaskRun", "read_runs"]
@@ -24,7 +25,7 @@ _Run = TypeVar("_Run", bound="TaskRun")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskRun:
+class TaskRun(ABC):
     """One model and how it is trained; a subclass adds what its task needs.
 
     Parameters
@@ -134,9 +135,7 @@ class TaskRun:
 
     def check_count(self, name: str, least: int) -> None:
         """Check that the field ``name`` is an integer of at least ``least``."""
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
-            raise ValueError(f"`{name}` must be an integer of at least {least}, got {value!r}.")
+        count(name, getattr(self, name), least=least)
 
     def check_number(self, name: str, least: float) -> None:
         """Check that the field ``name`` is a finite number of at least ``least``."""
@@ -195,9 +194,9 @@ class TaskRun:
             )
         return cls(**{name: _plain(value) for name, value in fields.items()})
 
+    @abstractmethod
     def load_model(self, folder: Path) -> nn.Module:
         """Return the trained model in a ``folder``."""
-        raise NotImplementedError
 
     def model_options(self) -> dict[str, Any]:
         """Return the fields that the configurations of all models share."""

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from mlrforecast.nn import initialise_mup
+from mlrforecast.tasks._seeds import draw_seed
 from mlrforecast.tasks._settings import TaskRun
 
 __all__ = ["SequenceCost", "Trainee"]
@@ -31,10 +33,13 @@ class Trainee(ABC):
     run : TaskRun
         What determines it.
     model : Module
-        The model, as it starts.
+        The model, as it was built; under muP it is started anew.
     """
 
     def __init__(self, run: TaskRun, model: nn.Module) -> None:
+        if run.parametrization == "mup":
+            seed = draw_seed(run.seed, 0, "weights")
+            initialise_mup(model, generator=torch.Generator().manual_seed(seed))
         self.run = run
         self.model = model
 

@@ -9,16 +9,13 @@ import torch
 from torch import Tensor
 
 from mlrforecast.models import Regressor, RegressorConfig, count_flops
-from mlrforecast.nn import initialise_mup
 from mlrforecast.tasks._engine import Execution, train_runs
 from mlrforecast.tasks._records import TaskResult, load_model_file
-from mlrforecast.tasks._seeds import draw_seed
 from mlrforecast.tasks._settings import TaskRun
 from mlrforecast.tasks._trainee import SequenceCost, Trainee
 from mlrforecast.tasks.in_context_regression.curriculum import Curriculum, Stage
 from mlrforecast.tasks.in_context_regression.evaluation import evaluate, evaluation_episodes
 from mlrforecast.tasks.in_context_regression.functions import Episodes, build_function
-from mlrforecast.training import isolated_seed
 
 __all__ = ["RegressionRun", "load_regressor", "train"]
 
@@ -119,9 +116,6 @@ class RegressionTrainee(Trainee):
 
     def __init__(self, run: RegressionRun) -> None:
         model = Regressor(run.model_config)
-        if run.parametrization == "mup":
-            seed = draw_seed(run.seed, 0, "weights")
-            initialise_mup(model, generator=torch.Generator().manual_seed(seed))
         super().__init__(run, model)
         self._function = build_function(run.function, **(run.function_options or {}))
         self._curriculum = run.curriculum
@@ -283,10 +277,4 @@ def load_regressor(folder: str | Path) -> tuple[Regressor, RegressionRun]:
     >>> found == run, model(torch.zeros(1, 3, 2), torch.zeros(1, 3)).shape
     (True, torch.Size([1, 3]))
     """
-    fields, state = load_model_file(folder, RegressionRun.task)
-    run = RegressionRun.from_dict(fields)
-    # A new model draws weights, though not to keep them.
-    with isolated_seed(0):
-        model = Regressor(run.model_config)
-    model.load_state_dict(state)
-    return model.eval(), run
+    return load_model_file(folder, RegressionRun, lambda run: Regressor(run.model_config))

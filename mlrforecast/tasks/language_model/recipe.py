@@ -11,17 +11,14 @@ from torch import Tensor
 
 from mlrforecast._core.provenance import config_hash
 from mlrforecast.models import CausalLM, CausalLMConfig, count_flops
-from mlrforecast.nn import initialise_mup
 from mlrforecast.tasks._engine import Execution, train_runs
 from mlrforecast.tasks._records import TaskResult, load_model_file
-from mlrforecast.tasks._seeds import draw_seed
 from mlrforecast.tasks._settings import TaskRun
 from mlrforecast.tasks._trainee import SequenceCost, Trainee
 from mlrforecast.tasks.language_model._scoring import document_blocks, mean_loss
 from mlrforecast.tasks.language_model.batches import draw_windows
 from mlrforecast.tasks.language_model.corpus import Corpus
 from mlrforecast.tasks.language_model.vocabulary import get_vocabulary
-from mlrforecast.training import isolated_seed
 
 __all__ = ["LanguageRun", "load_language_model", "train"]
 
@@ -120,9 +117,6 @@ class LanguageTrainee(Trainee):
 
     def __init__(self, run: LanguageRun, corpus: Corpus) -> None:
         model = CausalLM(run.model_config)
-        if run.parametrization == "mup":
-            seed = draw_seed(run.seed, 0, "weights")
-            initialise_mup(model, generator=torch.Generator().manual_seed(seed))
         super().__init__(run, model)
         self._corpus = corpus
         self._train = corpus.train.tensor()
@@ -314,10 +308,4 @@ def load_language_model(folder: str | Path) -> tuple[CausalLM, LanguageRun]:
     ...
     mlrforecast._core.errors.ModelFileError: 'no-such-folder' holds no model of a task ...
     """
-    fields, state = load_model_file(folder, LanguageRun.task)
-    run = LanguageRun.from_dict(fields)
-    # A new model draws weights, though not to keep them.
-    with isolated_seed(0):
-        model = CausalLM(run.model_config)
-    model.load_state_dict(state)
-    return model.eval(), run
+    return load_model_file(folder, LanguageRun, lambda run: CausalLM(run.model_config))
