@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from lightning.fabric import Fabric
 
+from mlrforecast.tasks._checks import count
 from mlrforecast.tasks._loop import train_all
 from mlrforecast.tasks._records import Records, TaskResult
 from mlrforecast.tasks._settings import TaskRun
@@ -62,9 +63,7 @@ class Execution:
                 f"`accelerator` must be one of {', '.join(accelerators)}, got {self.accelerator!r}."
             )
         for name in ("devices", "together"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"`{name}` must be an integer of at least 1, got {value!r}.")
+            count(name, getattr(self, name))
         if self.devices > 1 and self.together > 1:
             raise ValueError("`together` must be 1 where several `devices` share each run.")
         for name in ("max_time", "checkpoint_every"):
