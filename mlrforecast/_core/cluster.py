@@ -23,6 +23,10 @@ from mlrforecast._core.optional import import_optional
 # Ray puts unix sockets about 70 characters below its session folder; a path to one holds 103.
 _LONGEST_BASE = 24
 _SECONDS_TO_ANSWER = 10.0
+# A head starts a server for each client. One that dies at its start, as on a port that another
+# process took meanwhile, is replaced by the next on another port.
+_SERVER_DIED = ("Starting Ray client server failed", "Proxy failed to Connect to backend")
+_CLIENT_ATTEMPTS = 3
 
 
 @contextmanager
@@ -144,13 +148,24 @@ def _join(ray: ModuleType, address: str, options: dict[str, Any]) -> None:
             # Ray itself would try for minutes.
             socket.create_connection((host.strip("[]"), int(port)), _SECONDS_TO_ANSWER).close()
         with random_state_kept():
-            ray.init(address, **options)
+            _connect(ray, address, options)
     except (OSError, RuntimeError, ray.exceptions.RayError) as error:
         # The last line: a client is sent the traceback of the server.
         reason = str(error).strip().splitlines()[-1].rstrip(".")
         raise ConnectionError(
             f"No Ray cluster could be joined at {address!r}: {reason}. {advice}"
         ) from error
+
+
+def _connect(ray: ModuleType, address: str, options: dict[str, Any]) -> None:
+    """Connect, again while the head cannot start its server for this client."""
+    for left in reversed(range(_CLIENT_ATTEMPTS)):
+        try:
+            ray.init(address, **options)
+            return
+        except ConnectionAbortedError as error:
+            if not left or not any(text in str(error) for text in _SERVER_DIED):
+                raise
 
 
 def _shut_down(ray: ModuleType) -> None:

@@ -4,9 +4,11 @@ import os
 import pickle
 import random
 import signal
+import socket
 import sys
 import tempfile
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -89,6 +91,33 @@ def test_a_cluster_that_does_not_answer_is_named():
         connected(address),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("failure", "failures", "attempts"),
+    [
+        ("RuntimeError: Starting Ray client server failed. See a log.", 2, 3),
+        ("RuntimeError: Starting Ray client server failed. See a log.", 9, 3),
+        ("RuntimeError: Failed to create runtime_env", 9, 1),
+    ],
+)
+def test_a_client_whose_server_died_at_its_start_gets_another(
+    failure: str, failures: int, attempts: int, monkeypatch
+):
+    made: list[str] = []
+
+    def init(address: str, **options: Any) -> None:
+        made.append(address)
+        if len(made) <= failures:
+            raise ConnectionAbortedError(f"Initialization failure from server:\n{failure}")
+
+    monkeypatch.setattr(ray, "init", init)
+    with socket.create_server(("127.0.0.1", 0)) as head, ExitStack() as stack:
+        address = f"ray://127.0.0.1:{head.getsockname()[1]}"
+        if failures >= attempts:
+            stack.enter_context(pytest.raises(ConnectionError, match=failure.rstrip(".")))
+        stack.enter_context(connected(address))
+    assert made == [address] * attempts
 
 
 def test_rays_own_threads_do_not_reach_the_output(capsys):
