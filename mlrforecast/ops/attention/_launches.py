@@ -16,6 +16,7 @@ from mlrforecast.ops.attention._walks import Evenness
 __all__ = [
     "ABSENT",
     "AVAILABLE",
+    "FUSION",
     "INTERPRETED",
     "Launch",
     "abilities",
@@ -47,6 +48,10 @@ INTERPRETED = AVAILABLE and os.environ.get("TRITON_INTERPRET") == "1"
 """Whether the kernels run on the CPU, in Triton's interpreter: slow, to check them."""
 
 
+FUSION: dict[str, bool] = {} if INTERPRETED else {"enable_fp_fusion": True}
+"""A product and a sum are one instruction: said, because Triton is about to change what is not."""
+
+
 @lru_cache(maxsize=16)
 def abilities(device: torch.device) -> tuple[tuple[int, int], int]:
     """Return the compute capability of a GPU and the shared memory that a program may have."""
@@ -74,7 +79,7 @@ class Launch(NamedTuple):
         """The keyword arguments of a launch."""
         if INTERPRETED:
             return {}
-        options = {"num_warps": self.warps}
+        options = {"num_warps": self.warps, **FUSION}
         return options if self.registers is None else options | {"maxnreg": self.registers}
 
 
@@ -150,7 +155,7 @@ def make_layout(
         levels=len(ranks),
         coarse=coarse,
         first_mixed=min(coarse, len(ranks) - causal),
-        values=value_width,
+        value_columns=value_width,
         value_width=power_of_two(value_width),
         group=group,
         causal=causal,

@@ -50,7 +50,7 @@ class Layout(NamedTuple):
     """Levels that have no border inside a tile."""
     first_mixed: int
     """First stage that may have mixed tiles."""
-    values: int
+    value_columns: int
     value_width: int
     group: int
     """Query heads of a key head."""
@@ -331,7 +331,7 @@ def _forward_mixed(
             keep = 1.0
             if H.dropout:
                 keep = _keep(dropout, rows[:, None], columns[None, :])
-            values = _load(v, columns, num_keys, 0, H.values, H.value_width)
+            values = _load(v, columns, num_keys, 0, H.value_columns, H.value_width)
             acc, weight_sum, largest = _soften(
                 scores, 1.0, acc, weight_sum, largest, values, keep, H
             )
@@ -384,9 +384,9 @@ def _forward_stage(
             place,
             0,
             H.columns,
-            H.values,
+            H.value_columns,
             H.value_width,
-            H.values == H.value_width,
+            H.value_columns == H.value_width,
             H.described,
         )
         acc, weight_sum, largest = _soften(
@@ -444,7 +444,7 @@ def forward(
     some = weight_sum > 0
     weight_sum = tl.where(some, weight_sum, 1.0)
     target = _matrix(out, out_strides, batch, head, 0)
-    _store(target, rows, num_queries, acc / weight_sum[:, None], 0, H.values, H.value_width)
+    _store(target, rows, num_queries, acc / weight_sum[:, None], 0, H.value_columns, H.value_width)
     total = tl.where(some, largest + tl.log2(weight_sum), float("inf"))
     tl.store(lse + pair.to(tl.int64) * num_queries + rows, total, mask=rows < num_queries)
 
@@ -533,7 +533,7 @@ def _queries_mixed(
             keep = 1.0
             if H.dropout:
                 keep = _keep(dropout, rows[:, None], columns[None, :])
-            values = _load(v, columns, num_keys, 0, H.values, H.value_width)
+            values = _load(v, columns, num_keys, 0, H.value_columns, H.value_width)
             back = tl.dot(grad, tl.trans(values), input_precision=H.precision, out_dtype=H.sum)
             slopes = _slopes(scores, 1.0, total, back, keep, mean, H)[1]
             if H.divide:
@@ -589,9 +589,9 @@ def _queries_stage(
             place,
             0,
             H.columns,
-            H.values,
+            H.value_columns,
             H.value_width,
-            H.values == H.value_width,
+            H.value_columns == H.value_width,
             H.described,
         )
         back = tl.dot(grad, tl.trans(values), input_precision=H.precision, out_dtype=H.sum)
@@ -627,9 +627,9 @@ def backward_queries(
     at = pair.to(tl.int64) * num_queries + rows
     total = tl.load(lse + at, mask=rows < num_queries, other=float("inf"))[:, None]
     source = _matrix(grad_out, grad_strides, batch, head, 0)
-    grad = _load(source, rows, num_queries, 0, H.values, H.value_width)
+    grad = _load(source, rows, num_queries, 0, H.value_columns, H.value_width)
     result = _matrix(out, out_strides, batch, head, 0)
-    result = _load(result, rows, num_queries, 0, H.values, H.value_width)
+    result = _load(result, rows, num_queries, 0, H.value_columns, H.value_width)
     mean = tl.sum(grad.to(H.sum) * result.to(H.sum), 1)
     tl.store(means + at, mean, mask=rows < num_queries)
     mean = mean[:, None]
@@ -698,7 +698,7 @@ def _keys_mixed(
                 dropout = _dropout(seeds, pair * H.group + member, dropout_p, num_keys, H)
                 keep = _keep(dropout, columns[None, :], rows[:, None])
             grad = _load(
-                _member(grad_out, member), columns, num_queries, 0, H.values, H.value_width
+                _member(grad_out, member), columns, num_queries, 0, H.value_columns, H.value_width
             )
             back = tl.dot(values, tl.trans(grad), input_precision=H.precision, out_dtype=H.sum)
             weights, slopes = _slopes(scores, 1.0, total, back, keep, mean, H)
@@ -767,8 +767,8 @@ def _keys_stage(
             dropout = _dropout(seeds, pair * H.group + member, dropout_p, num_keys, H)
             keep = _keep(dropout, columns[None, :], rows[:, None])
         grad = _load_tile(
-            grad_out, member, place, 0, H.columns, H.values, H.value_width,
-            H.values == H.value_width, H.described,
+            grad_out, member, place, 0, H.columns, H.value_columns, H.value_width,
+            H.value_columns == H.value_width, H.described,
         )  # fmt: skip
         back = tl.dot(values, tl.trans(grad), input_precision=H.precision, out_dtype=H.sum)
         weights, slopes = _slopes(scores, level_scale, total, back, keep, mean, H)
@@ -803,7 +803,7 @@ def backward_keys(
         at = batch.to(tl.int64) * num_keys + rows
         row_seen = tl.load(key_mask + at, mask=row_seen, other=0) != 0
     values = _load(
-        _matrix(v, v_strides, batch, head, 0), rows, num_keys, 0, H.values, H.value_width
+        _matrix(v, v_strides, batch, head, 0), rows, num_keys, 0, H.value_columns, H.value_width
     )
     levels: tl.constexpr = H.levels
     widest: tl.constexpr = H.padded[levels - 1]
@@ -832,4 +832,4 @@ def backward_keys(
         borders = following
         acc_k = _settle(acc_k, target, rows, num_keys, slope_scale, levels - 1 - number, False, H)
     target = _matrix(grad_v, grad_v_strides, batch, head, 0)
-    _store(target, rows, num_keys, acc_v, 0, H.values, H.value_width)
+    _store(target, rows, num_keys, acc_v, 0, H.value_columns, H.value_width)

@@ -17,6 +17,7 @@ from torch import Tensor
 from mlrforecast.ops.attention._launches import (
     ABSENT,
     AVAILABLE,
+    FUSION,
     INTERPRETED,
     power_of_two,
     sum_dtype,
@@ -227,6 +228,7 @@ def _constants(
         "PRECISION": "ieee",
         "SUM": tl.float64 if dtype == torch.float64 else tl.float32,
         "num_warps": tiles.warps,
+        **FUSION,
     }
 
 
@@ -336,7 +338,7 @@ def _decode(
             most = max(2, 1 << (splits - 1).bit_length())
             kernels.merge[(batch * num_heads,)](
                 parts, out, splits, MOST=most, CHUNK=min(most, 16), VALUES=value_width,
-                VALUE_WIDTH=constants["VALUE_WIDTH"], SUM=constants["SUM"], num_warps=4,
+                VALUE_WIDTH=constants["VALUE_WIDTH"], SUM=constants["SUM"], num_warps=4, **FUSION,
             )  # fmt: skip
     return out
 
