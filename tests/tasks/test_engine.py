@@ -28,6 +28,7 @@ from mlrforecast.tasks.in_context_regression.recipe import RegressionTrainee
 from mlrforecast.training import Checkpoint, Progress, build_optimizer
 from tests.tasks.conftest import SMALL
 
+
 class Graph:
     """Stands in for a CUDA graph where there is none, and notes what is asked of it."""
 
@@ -309,6 +310,12 @@ def test_nothing_of_the_caller_changes(run, cpu, capsys, tmp_path, monkeypatch):
 def test_what_is_refused_of_computing(settings, message):
     with pytest.raises(ValueError, match=message):
         Execution(**settings)
+
+
+def test_runs_together_without_a_gpu_are_told_of(run):
+    with pytest.warns(UserWarning, match="`together`=2 is for a GPU: on a CPU runs are trained"):
+        [result] = train(run, execution=Execution(accelerator="cpu", together=2, progress=False))
+    assert result.row["together"] == 1
 
 
 def test_a_batch_that_cannot_be_shared_out_is_refused(run):
