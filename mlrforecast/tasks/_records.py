@@ -208,8 +208,8 @@ class Records:
         """Check the folder before anything is trained, and make it."""
         if not resume and (done := [run.name for run in runs if self.has(run)]):
             raise ValueError(
-                f"`out` holds results of {len(done)} of the runs ({done[0]!r} for one). Give "
-                "resume=True to skip them, or another folder."
+                f"`out` holds results of {len(done)} of the runs ({done[0]!r} for one). "
+                "Resume (resume=True, or --resume) to skip them, or give another folder."
             )
         CURVES.read(self.folder / CURVES_FILE)
         self.folder.mkdir(parents=True, exist_ok=True)
