@@ -25,7 +25,7 @@ from mlrforecast.training import Checkpoint, isolated_seed
 if TYPE_CHECKING:
     from mlrforecast.tasks._engine import Execution
 
-__all__ = ["Results", "train_all"]
+__all__ = ["Results", "compiling", "train_all"]
 
 _CHUNK = 16
 """Steps of a run that are sent to a GPU before those of the next one, or before a look around."""
@@ -84,7 +84,7 @@ def train_all(
     """
     del silence
     loop = _Loop(fabric, build, records, execution)
-    with _compiling(execution.compile), _deferred_interrupt() as interrupt:
+    with compiling(execution.compile), _deferred_interrupt() as interrupt:
         return loop.train(runs, interrupt)
 
 
@@ -271,8 +271,14 @@ def _deferred_interrupt() -> Iterator[_Interrupt]:
 
 
 @contextlib.contextmanager
-def _compiling(compiled: bool) -> Iterator[None]:
-    """Compile for every shape and every model: at its limit torch goes on without compiling."""
+def compiling(compiled: bool) -> Iterator[None]:
+    """Compile for every shape and every model: at its limit torch goes on without compiling.
+
+    Parameters
+    ----------
+    compiled : bool
+        Whether anything is to be compiled.
+    """
     if not compiled:
         yield
         return
