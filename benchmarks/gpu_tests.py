@@ -18,7 +18,13 @@ import torch
 
 import mlrforecast
 
-FOLDERS = ("tests/estimators/test_devices.py", "tests/nn", "tests/ops", "tests/training")
+FOLDERS = (
+    "tests/estimators/test_devices.py",
+    "tests/nn",
+    "tests/ops",
+    "tests/tasks",
+    "tests/training",
+)
 OUTCOMES = ("passed", "skipped", "failed")
 
 

@@ -23,6 +23,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from mlrforecast.benchmark import cpu_model
 from mlrforecast.tasks import Execution, peak_flops, read_runs
+from mlrforecast.tasks._loop import compiling
 from mlrforecast.tasks._training import Training
 from mlrforecast.tasks.in_context_regression import RegressionRun
 from mlrforecast.tasks.in_context_regression.recipe import RegressionTrainee
@@ -62,7 +63,8 @@ def main() -> None:
         if arguments.only is None or run.name in arguments.only
     ]
     groups = [runs[at : at + arguments.together] for at in range(0, len(runs), arguments.together)]
-    rows = [row for group in groups for row in _profiled(group, arguments)]
+    with compiling(arguments.compile):
+        rows = [row for group in groups for row in _profiled(group, arguments)]
     for row in rows:
         print(*(row[name] for name in COLUMNS[:-2]), sep="  ")
     if arguments.out is not None:

@@ -117,4 +117,12 @@ def plot(results: Path, x: str, hue: str, out: Path, console: Console) -> None:
     # torch takes seconds to import; help must not wait for it.
     from mlrforecast.cli._tasks import plot_results
 
-    plot_results(results, x=x, hue=hue, out=out, ylabel="Squared error", console=console)
+    plot_results(
+        results,
+        task="in_context_regression",
+        x=x,
+        hue=hue,
+        out=out,
+        ylabel="Squared error",
+        console=console,
+    )

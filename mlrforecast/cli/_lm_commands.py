@@ -41,7 +41,7 @@ def lm() -> None:
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Of the text, in documents of its own.",
+    help="Of the documents, which are then not trained on.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the shares.")
 @click.option("--hugging-face", metavar="NAME", help="A data set of text, in place of SOURCES.")
@@ -61,7 +61,8 @@ def prepare(
 ) -> None:
     """Make tokens of text files.
 
-    SOURCES are files and folders; a file is a document, a long one several.
+    SOURCES are files and folders; a file is a document, a long one several. Of a folder the files
+    *.md, *.rst, *.text and *.txt are read, compressed or not, but for hidden ones.
     """
     check_writable(out, "--out")
     # torch takes seconds to import; help must not wait for it.
@@ -242,4 +243,12 @@ def plot(results: Path, x: str, hue: str, out: Path, console: Console) -> None:
     # torch takes seconds to import; help must not wait for it.
     from mlrforecast.cli._tasks import plot_results
 
-    plot_results(results, x=x, hue=hue, out=out, ylabel="Nats a token", console=console)
+    plot_results(
+        results,
+        task="language_model",
+        x=x,
+        hue=hue,
+        out=out,
+        ylabel="Nats a token",
+        console=console,
+    )

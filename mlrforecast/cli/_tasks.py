@@ -231,21 +231,22 @@ def write_text(
 
 
 def plot_results(
-    folder: Path, *, x: str, hue: str, out: Path, ylabel: str, console: Console
+    folder: Path, *, task: str, x: str, hue: str, out: Path, ylabel: str, console: Console
 ) -> None:
-    """Draw the scores of all runs of a folder."""
+    """Draw the scores of all runs of a task in a folder."""
     _check_suffix(out, _PICTURES)
     runs, _ = read_task_results(folder)
     if hue not in runs.columns:
         raise ValueError(f"`--hue` must be one of {', '.join(runs.columns)}, got {hue!r}.")
-    finished = runs[runs["status"] == "finished"]
+    finished = runs[(runs["status"] == "finished") & (runs["task"] == task)]
     if finished.empty:
-        raise ValueError(f"{str(folder)!r} must hold a finished run, and has none.")
+        raise ValueError(f"{str(folder)!r} must hold a finished run of {task!r}, and has none.")
     # A setting that was left at its default may be none.
-    named = finished.assign(**{hue: finished[hue].astype(object).fillna("default")})
+    told = finished[hue].astype(object)
+    named = finished.assign(**{hue: told.where(told.notna(), "default")})
     axes = plot_scaling(named, x, "score", hue)
     axes.set_ylabel(ylabel)
-    if set(finished["task"]) == {in_context_regression.RegressionRun.task}:
+    if task == in_context_regression.RegressionRun.task:
         _draw_comparators(axes, finished)
     _save(axes, out)
     console.finish({"out": out, "runs": len(finished)})

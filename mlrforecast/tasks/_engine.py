@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -135,6 +136,12 @@ def train_runs(
     """
     execution = execution or Execution()
     execution.check_devices()
+    if execution.together > 1 and not execution.on_gpu:
+        warnings.warn(
+            f"`together`={execution.together} is for a GPU: on a CPU runs are trained one after "
+            "the other.",
+            stacklevel=3,
+        )
     hashes = [run.hash for run in runs]
     if len(set(hashes)) < len(hashes):
         raise ValueError("`runs` must differ in their settings, and two of them are the same.")

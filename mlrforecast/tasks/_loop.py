@@ -25,7 +25,7 @@ from mlrforecast.training import Checkpoint, isolated_seed
 if TYPE_CHECKING:
     from mlrforecast.tasks._engine import Execution
 
-__all__ = ["Results", "train_all"]
+__all__ = ["Results", "compiling", "train_all"]
 
 _CHUNK = 16
 """Steps of a run that are sent to a GPU before those of the next one, or before a look around."""
@@ -84,7 +84,7 @@ def train_all(
     """
     del silence
     loop = _Loop(fabric, build, records, execution)
-    with _compiling(execution.compile), _deferred_interrupt() as interrupt:
+    with compiling(execution.compile), _deferred_interrupt() as interrupt:
         return loop.train(runs, interrupt)
 
 
@@ -128,22 +128,29 @@ class _Loop:
                     bar.set_description(self._description())
                 if not self.active:
                     return Results(results)
-                for entry in list(self.active):
-                    entry.together = max(entry.together, len(self.active))
-                    bar.update(entry.go_on(interrupt))
-                    if interrupt.requested:
-                        break
-                    if entry.training.ended:
-                        bar.update(entry.run.max_steps - entry.training.step)
-                        results.append(entry.conclude())
-                        self.active.remove(entry)
-                        self.streams.append(entry.stream)
+                results += self._go_on(interrupt, bar)
                 if interrupt.requested or self._is_over(begin):
                     for entry in self.active:
                         entry.save()
                     if interrupt.requested:
                         raise KeyboardInterrupt
                     return Results(results)
+
+    # On its own: a name in the loop would keep the graphs of an ended run while the next begins.
+    def _go_on(self, interrupt: "_Interrupt", bar: Any) -> list[TaskResult]:
+        """Make some steps of each run in training; return what came of those that have ended."""
+        results = []
+        for entry in list(self.active):
+            entry.together = max(entry.together, len(self.active))
+            bar.update(entry.go_on(interrupt))
+            if entry.training.ended:
+                bar.update(entry.run.max_steps - entry.training.step)
+                results.append(entry.conclude())
+                self.active.remove(entry)
+                self.streams.append(entry.stream)
+            if interrupt.requested:
+                break
+        return results
 
     def _begin(self, run: TaskRun) -> "_Entry":
         """Start a run, or go on with it."""
@@ -220,7 +227,7 @@ class _Entry:
     def save(self) -> None:
         """Write a checkpoint."""
         if self.checkpoint is not None and self.training.step > 0:
-            self.checkpoint.write(self.training.progress())
+            self.training.save(self.checkpoint)
         self.saved = time.monotonic()
 
     def conclude(self) -> TaskResult:
@@ -264,8 +271,14 @@ def _deferred_interrupt() -> Iterator[_Interrupt]:
 
 
 @contextlib.contextmanager
-def _compiling(compiled: bool) -> Iterator[None]:
-    """Compile for every shape and every model: at its limit torch goes on without compiling."""
+def compiling(compiled: bool) -> Iterator[None]:
+    """Compile for every shape and every model: at its limit torch goes on without compiling.
+
+    Parameters
+    ----------
+    compiled : bool
+        Whether anything is to be compiled.
+    """
     if not compiled:
         yield
         return

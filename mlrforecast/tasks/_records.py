@@ -17,11 +17,12 @@ from mlrforecast._core.errors import ModelFileError
 from mlrforecast._core.provenance import device_name, versions
 from mlrforecast._core.result_table import ResultTable
 from mlrforecast.models import count_parameters
+from mlrforecast.tasks._peaks import peak_flops
 from mlrforecast.tasks._settings import TaskRun
 from mlrforecast.tasks._training import Training
 from mlrforecast.training import Checkpoint, isolated_seed
 
-__all__ = ["Records", "TaskResult", "load_model_file", "peak_flops", "read_results"]
+__all__ = ["Records", "TaskResult", "load_model_file", "read_results"]
 
 _Run = TypeVar("_Run", bound=TaskRun)
 _Model = TypeVar("_Model", bound=nn.Module)
@@ -48,38 +49,6 @@ RUNS_FILE, CURVES_FILE = "runs.csv", "curves.csv"
 MODELS, CHECKPOINTS = "models", "checkpoints"
 FORMAT = "mlrforecast task model 1"
 _OF_ROW = ("step", "tokens", "paper_flops", "training_flops", "train_loss", "seconds")
-
-# Dense products of bfloat16, as their maker states them, in FLOP/s.
-_PEAKS = {
-    "A100": 312e12,
-    "H100 PCIe": 756e12,
-    "H100": 989e12,
-    "H200": 989e12,
-    "B200": 2250e12,
-    "L40S": 362e12,
-    "RTX 4090": 165e12,
-}
-
-
-def peak_flops(device: str) -> float | None:
-    """Return the FLOP/s of dense bfloat16 products that a GPU's maker states.
-
-    Parameters
-    ----------
-    device : str
-        Name of the GPU.
-
-    Returns
-    -------
-    float or None
-        None if it is not known here.
-
-    Examples
-    --------
-    >>> peak_flops("NVIDIA H200"), peak_flops("a processor")
-    (989000000000000.0, None)
-    """
-    return next((peak for name, peak in _PEAKS.items() if name in device), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,8 +177,8 @@ class Records:
         """Check the folder before anything is trained, and make it."""
         if not resume and (done := [run.name for run in runs if self.has(run)]):
             raise ValueError(
-                f"`out` holds results of {len(done)} of the runs ({done[0]!r} for one). Give "
-                "resume=True to skip them, or another folder."
+                f"`out` holds results of {len(done)} of the runs ({done[0]!r} for one). "
+                "Resume (resume=True, or --resume) to skip them, or give another folder."
             )
         CURVES.read(self.folder / CURVES_FILE)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -258,11 +227,35 @@ def _scores_of(row: dict[Any, Any]) -> dict[str, float]:
 
 def _curve_frame(lines: Sequence[dict[str, Any]]) -> pd.DataFrame:
     """Return lines of the file of curves as a frame of numbers."""
-    rows = [
-        {name: float(str(line[name])) for name in _OF_ROW} | json.loads(str(line["scores"]))
-        for line in lines
-    ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame([_read(_curve_row, line, f"A line of {CURVES_FILE}") for line in lines])
+
+
+def _curve_row(line: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a line of the file of curves."""
+    numbers = {name: float(str(line[name])) for name in _OF_ROW}
+    return numbers | dict(json.loads(str(line["scores"])))
+
+
+def _run_row(line: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings, texts and numbers of a line of the file of runs."""
+    settings = {name: _cell(v) for name, v in dict(json.loads(str(line["settings"]))).items()}
+    texts = ("hash", "task", "status", "hardware", "versions", "command")
+    numbers = {name: float(str(line[name])) for name in (*RUNS.whole, *RUNS.real)}
+    numbers["peak_share"] = float(str(line["peak_share"]) or "nan")
+    scores = dict(json.loads(str(line["scores"])))
+    return settings | {name: line[name] for name in texts} | numbers | scores
+
+
+def _read(
+    read: Callable[[dict[str, Any]], dict[str, Any]], line: dict[str, Any], where: str
+) -> dict[str, Any]:
+    """Read a line, or say which one is damaged."""
+    try:
+        return read(line)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{where} is damaged ({error}). Remove the line of the hash {line['hash']!r}."
+        ) from error
 
 
 def read_results(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -302,19 +295,12 @@ def read_results(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     folder = Path(folder)
     if not (folder / RUNS_FILE).is_file():
         raise FileNotFoundError(f"{str(folder)!r} holds no results: there is no {RUNS_FILE}.")
-    rows = []
-    for line in RUNS.read(folder / RUNS_FILE):
-        settings, scores = json.loads(str(line["settings"])), json.loads(str(line["scores"]))
-        numbers = {name: float(str(line[name])) for name in (*RUNS.whole, *RUNS.real)}
-        texts = ("hash", "task", "status", "hardware", "versions", "command")
-        rows.append(
-            {name: _cell(value) for name, value in settings.items()}
-            | {name: line[name] for name in texts}
-            | numbers
-            | {"peak_share": float(str(line["peak_share"]) or "nan")}
-            | scores
-        )
-    runs = pd.DataFrame(rows)
+    runs = pd.DataFrame(
+        [
+            _read(_run_row, line, f"Line {number} of {RUNS_FILE}")
+            for number, line in enumerate(RUNS.read(folder / RUNS_FILE), start=2)
+        ]
+    )
     lines = CURVES.read(folder / CURVES_FILE)
     curves = _curve_frame(lines)
     curves.insert(0, "hash", [str(line["hash"]) for line in lines])
@@ -388,9 +374,14 @@ def load_model_file(
         raise ModelFileError(
             f"The model in {str(folder)!r} is one of {found!r}, not of {kind.task!r}."
         )
-    run = kind.from_dict(fields)
-    # A new model draws weights, though not to keep them.
-    with isolated_seed(0):
-        model = build(run)
-    model.load_state_dict(state)
+    try:
+        run = kind.from_dict(fields)
+        # A new model draws weights, though not to keep them.
+        with isolated_seed(0):
+            model = build(run)
+        model.load_state_dict(state)
+    except (RuntimeError, TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"The settings in {str(folder)!r} are not those of its weights: {error}"
+        ) from error
     return model.eval(), run

@@ -23,6 +23,9 @@ RunPrecision: TypeAlias = Literal["32-true", "bf16-mixed"]
 # Not typing.Self, which the run-time shape checker of the tests cannot read on a method.
 _Run = TypeVar("_Run", bound="TaskRun")
 
+_LONGEST_NAME = 200
+"""Bytes of a name; with the hash behind it, file systems take 255."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskRun(ABC):
@@ -110,6 +113,8 @@ class TaskRun(ABC):
             self.check_number(name, 0.0)
         if self.gradient_clip is not None:
             self.check_number("gradient_clip", 0.0)
+            if self.gradient_clip == 0:
+                raise ValueError("`gradient_clip` must be above 0, or nothing is learnt, got 0.")
         self.check_choice("parametrization", get_args(Parametrization))
         self.check_choice("schedule", get_args(Schedule))
         self.check_choice("precision", get_args(RunPrecision))
@@ -118,6 +123,7 @@ class TaskRun(ABC):
                 f"`micro_batches` must divide the `batch_size` of {self.batch_size}, got "
                 f"{self.micro_batches}."
             )
+        self.check_options("attention_options")
         if "attention_dropout" in (self.attention_options or {}):
             raise ValueError(
                 "`attention_options` must not hold 'attention_dropout': runs are trained without "
@@ -125,12 +131,17 @@ class TaskRun(ABC):
             )
         try:
             named = self.name.format(**dataclasses.asdict(self))
-        except (LookupError, ValueError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
                 f"`name` must be a text with fields of a run in braces, got {self.name!r}."
             ) from error
         if not named or any(letter in named for letter in "/\\\0\n"):
             raise ValueError(f"`name` must be a name of a file, got {named!r}.")
+        if len(named.encode(errors="replace")) > _LONGEST_NAME:
+            raise ValueError(
+                f"`name` must have at most {_LONGEST_NAME} bytes, as it is part of a name of a "
+                f"folder, got {len(named.encode(errors='replace'))} in {named[:40]!r}..."
+            )
         object.__setattr__(self, "name", named)
 
     def check_count(self, name: str, least: int) -> None:
@@ -145,6 +156,14 @@ class TaskRun(ABC):
             raise ValueError(
                 f"`{name}` must be a finite number of at least {least}, got {value!r}."
             )
+
+    def check_options(self, name: str) -> None:
+        """Check that the field ``name`` is a mapping of options by name, or None."""
+        value = getattr(self, name)
+        if value is None:
+            return
+        if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+            raise TypeError(f"`{name}` must be a table of options by name, got {value!r}.")
 
     def check_choice(self, name: str, choices: Iterable[str]) -> None:
         """Check that the field ``name`` is one of some words, ``choices``."""
@@ -299,8 +318,10 @@ def _combinations(entry: Any) -> Iterator[dict[str, Any]]:
     if not isinstance(entry, dict):
         raise TypeError(f"a run must be a table, got {entry!r}.")
     each = entry.get("each", {})
-    if not isinstance(each, dict) or not all(isinstance(values, list) for values in each.values()):
-        raise ValueError(f"`each` must hold lists of values, got {each!r}.")
+    if not isinstance(each, dict) or not all(
+        isinstance(values, list) and values for values in each.values()
+    ):
+        raise ValueError(f"`each` must hold lists of values, none empty, got {each!r}.")
     fixed = {name: value for name, value in entry.items() if name != "each"}
     if both := sorted(set(fixed) & set(each)):
         raise ValueError(f"`each` and the run itself both set {', '.join(both)}.")

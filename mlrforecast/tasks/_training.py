@@ -13,7 +13,7 @@ from mlrforecast.nn import EncoderBlock
 from mlrforecast.tasks._clock import Clock
 from mlrforecast.tasks._seeds import draw_seed
 from mlrforecast.tasks._trainee import Trainee
-from mlrforecast.training import Progress, annealed, build_optimizer
+from mlrforecast.training import Checkpoint, Progress, annealed, build_optimizer
 
 __all__ = ["Training"]
 
@@ -180,6 +180,7 @@ class Training:
     def _replay(self, stage: Hashable) -> None:
         """Make a step by its graph, recorded first if need be."""
         if not self._is_recorded:
+            self._make_room()
             graph = torch.cuda.CUDAGraph()
             graph.register_generator_state(self._generator)
             # The context of torch empties the cache of all other runs first, which takes long.
@@ -195,6 +196,15 @@ class Training:
             self._graphs.append(graph)
             self._is_recorded = True
         self._graphs[-1].replay()
+
+    def _make_room(self) -> None:
+        """Give back what eager steps keep, where a graph may not find as much beside it.
+
+        While a graph is recorded nothing can be given back.
+        """
+        free, _ = torch.cuda.mem_get_info(self._device)
+        if free < torch.cuda.memory_reserved(self._device):
+            torch.cuda.empty_cache()
 
     def _make_step(self, stage: Hashable) -> None:
         """Make an optimiser step."""
@@ -280,6 +290,18 @@ class Training:
                 "curve": self.curve,
             },
         )
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint, which is no training.
+
+        Parameters
+        ----------
+        checkpoint : Checkpoint
+            The file.
+        """
+        progress = self.progress()
+        with self._clock.paused():
+            checkpoint.write(progress)
 
     def resume(self, progress: Progress) -> None:
         """Go on where another process was.

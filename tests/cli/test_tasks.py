@@ -194,7 +194,7 @@ def test_errors_of_a_regressor_beside_those_of_comparators(home, model, run, tmp
     assert "<svg" in (tmp_path / "errors.svg").read_text()
 
 
-@pytest.mark.parametrize(("task", "hue"), [("icl", "ranks"), ("icl", "name"), ("lm", "ranks")])
+@pytest.mark.parametrize(("task", "hue"), [("icl", "ranks"), ("icl", "seed"), ("lm", "ranks")])
 def test_pictures_of_results(home, run, tmp_path, task, hue):
     words = (task, "plot", home[0] / task, "--out", "seen.png", "--x", "width")
     result = run(*words, "--hue", hue, "--json")
@@ -338,6 +338,8 @@ def test_a_context_longer_than_the_corpus_is_refused(home, run, tmp_path):
         ),
         (("lm", "generate", "{lm_model}", "--prompt", "\u00e9"), "`prompt` must have a character"),
         (("lm", "generate", "{lm_model}"), "`max_new_tokens`: the text would take"),
+        (("lm", "plot", "{icl}", "--out", "a.png"), "a finished run of 'language_model', and has"),
+        (("icl", "plot", "{lm}", "--out", "a.png"), "a finished run of 'in_context_regression'"),
         (("lm", "plot", "{lm}", "--out", "a"), "`--out` must end in .pdf, .png, .svg, got 'a'"),
     ],
 )

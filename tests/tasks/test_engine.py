@@ -5,6 +5,7 @@ import json
 import math
 import signal
 import time
+import weakref
 
 import pandas as pd
 import pytest
@@ -24,8 +25,29 @@ from mlrforecast.tasks.in_context_regression import (
 )
 from mlrforecast.tasks.in_context_regression import evaluate as evaluate_errors
 from mlrforecast.tasks.in_context_regression.recipe import RegressionTrainee
-from mlrforecast.training import Progress, build_optimizer
+from mlrforecast.training import Checkpoint, Progress, build_optimizer
 from tests.tasks.conftest import SMALL
+
+
+class Graph:
+    """Stands in for a CUDA graph where there is none, and notes what is asked of it."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def register_generator_state(self, generator):
+        assert isinstance(generator, torch.Generator)
+
+    def capture_begin(self, **options):
+        assert options["capture_error_mode"] == "thread_local"
+        self.made.append("begin")
+
+    def capture_end(self):
+        self.made.append("end")
+
+    def replay(self):
+        self.made.append("replay")
+
 
 CURVE = ["step", "tokens", "paper_flops", "training_flops", "train_loss", "score", "mean_error"]
 
@@ -142,6 +164,55 @@ def test_a_run_goes_on_to_the_same_weights(run, cpu, tmp_path, monkeypatch, ends
     assert sorted(path.name for path in tmp_path.iterdir()) == ["curves.csv", "models", "runs.csv"]
 
 
+def test_a_run_that_ends_as_it_is_stopped_has_ended(run, cpu, tmp_path, monkeypatch):
+    """A checkpoint after its last step would be scored again, with the loss of no step."""
+    [whole] = train(run, execution=cpu)
+    advance = Training.advance
+
+    def until_the_end(self, until):
+        advance(self, until)
+        if self.ended:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Training, "advance", until_the_end)
+    with pytest.raises(KeyboardInterrupt):
+        train(run, out=tmp_path, execution=cpu)
+    monkeypatch.undo()
+    assert not (tmp_path / "checkpoints").exists()
+    [again] = train(run, out=tmp_path, resume=True, execution=cpu)
+    pd.testing.assert_frame_equal(again.curve[CURVE], whole.curve[CURVE])
+
+
+def test_an_ended_run_keeps_no_memory_while_the_next_begins(run, cpu, monkeypatch):
+    """On a GPU that of its graphs would be as much as the next one takes."""
+    begun, alive = [], []
+
+    def begin(self, one, own=_loop._Loop._begin):
+        alive.append([other() is not None for other in begun])
+        entry = own(self, one)
+        begun.append(weakref.ref(entry.training))
+        return entry
+
+    monkeypatch.setattr(_loop._Loop, "_begin", begin)
+    train([dataclasses.replace(run, seed=seed) for seed in range(3)], execution=cpu)
+    assert alive == [[], [False], [False, False]]
+
+
+@pytest.mark.parametrize(("free", "emptied"), [(99, 1), (100, 0)])
+@pytest.mark.usefixtures("seeded")
+def test_a_graph_is_given_room(run, cpu, monkeypatch, free, emptied):
+    """Nothing is given back while it is recorded, and eager steps keep as much as it may take."""
+    training = Training(RegressionTrainee(run), cpu.fabric())
+    made = []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free, 1000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 100)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: made.append("room"))
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: Graph(made))
+    training._steps_of_stage = 3
+    training._replay(training.trainee.stage(0))
+    assert made == ["room"] * emptied + ["begin", "end", "replay"]
+
+
 def test_runs_that_are_done_are_skipped_and_read_back(run, cpu, tmp_path, monkeypatch):
     other = dataclasses.replace(run, seed=1)
     [first] = train(run, out=tmp_path, execution=cpu, command="one")
@@ -241,6 +312,12 @@ def test_what_is_refused_of_computing(settings, message):
         Execution(**settings)
 
 
+def test_runs_together_without_a_gpu_are_told_of(run):
+    with pytest.warns(UserWarning, match="`together`=2 is for a GPU: on a CPU runs are trained"):
+        [result] = train(run, execution=Execution(accelerator="cpu", together=2, progress=False))
+    assert result.row["together"] == 1
+
+
 def test_a_batch_that_cannot_be_shared_out_is_refused(run):
     odd = dataclasses.replace(run, batch_size=6, micro_batches=2)
     with pytest.raises(
@@ -256,18 +333,26 @@ def test_a_gpu_that_is_not_there_is_told_before_anything_is_written(run, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_time_is_that_of_training_alone(run, cpu, monkeypatch):
-    evaluate = RegressionTrainee.evaluate
+def test_time_is_that_of_training_alone(run, cpu, monkeypatch, tmp_path):
+    evaluate, write, written = RegressionTrainee.evaluate, Checkpoint.write, []
 
     def slowly(self):
-        time.sleep(0.3)
+        time.sleep(0.05)
         return evaluate(self)
 
+    def slowly_written(self, progress):
+        written.append(progress)
+        time.sleep(0.05)
+        write(self, progress)
+
     monkeypatch.setattr(RegressionTrainee, "evaluate", slowly)
+    monkeypatch.setattr(Checkpoint, "write", slowly_written)
     begin = time.monotonic()
-    [result] = train(run, execution=cpu)
-    # Four evaluations, of the time between its first step and its last.
-    assert result.curve["seconds"].iloc[-1] < time.monotonic() - begin - 4 * 0.3
+    often = dataclasses.replace(cpu, checkpoint_every=1e-9)
+    [result] = train(run, out=tmp_path, execution=often)
+    # Evaluations and checkpoints, of the time between its first step and its last.
+    assert len(written) == 3
+    assert result.curve["seconds"].iloc[-1] < time.monotonic() - begin - (4 + 3) * 0.05
     assert result.curve["seconds"].is_monotonic_increasing
 
 

@@ -51,6 +51,16 @@ def test_a_model_of_a_later_version_is_refused(folder):
         load_regressor(folder)
 
 
+@pytest.mark.parametrize("changed", [{"width": 16}, {"depth": 1}, {"qk_norm": 3}])
+def test_settings_that_are_not_those_of_the_weights_are_refused(folder, changed):
+    path = folder / "config.json"
+    document = json.loads(path.read_text())
+    document["run"] |= changed
+    path.write_text(json.dumps(document))
+    with pytest.raises(ModelFileError, match="are not those of its weights"):
+        load_regressor(folder)
+
+
 def test_reading_a_model_draws_nothing(folder):
     before = torch.get_rng_state()
     load_regressor(folder)
@@ -65,6 +75,21 @@ def test_a_line_that_was_cut_off_is_trained_again(run, cpu, tmp_path):
     runs, curves = read_results(tmp_path)
     assert runs["score"].tolist() == [result.score]
     assert len(curves) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "where"),
+    [
+        ("runs.csv", '""width"": 8', '""width"": 8x', "Line 2 of runs.csv"),
+        ("curves.csv", '""mean_error""', '"mean_error""', "A line of curves.csv"),
+    ],
+)
+def test_a_line_that_was_damaged_is_named(run, cpu, tmp_path, name, old, new, where):
+    train(run, out=tmp_path, execution=cpu)
+    path = tmp_path / name
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ValueError, match=f"{where} is damaged .* hash '{run.hash}'"):
+        read_results(tmp_path)
 
 
 def test_a_folder_without_results_is_named(tmp_path):

@@ -19,12 +19,15 @@ from mlrforecast.tasks.language_model import LanguageRun
         ({"learning_rate": float("inf")}, "`learning_rate` must be a finite number of at least 0"),
         ({"weight_decay": True}, "`weight_decay` must be a finite number of at least 0"),
         ({"gradient_clip": -1}, "`gradient_clip` must be a finite number of at least 0"),
+        ({"gradient_clip": 0}, "`gradient_clip` must be above 0, or nothing is learnt, got 0"),
         ({"schedule": "step"}, "`schedule` must be one of cosine, linear, constant, got 'step'"),
         ({"precision": "16"}, "`precision` must be one of 32-true, bf16-mixed, got '16'"),
         ({"parametrization": "ntk"}, "`parametrization` must be one of standard, mup"),
         ({"micro_batches": 3}, "`micro_batches` must divide the `batch_size` of 64, got 3"),
         ({"name": "{depth}"}, "`name` must be a text with fields of a run in braces"),
         ({"name": "a/b"}, "`name` must be a name of a file, got 'a/b'"),
+        ({"name": "{attention_options[a]}"}, "`name` must be a text with fields of a run in"),
+        ({"name": "\u00e9" * 101}, "`name` must have at most 200 bytes, .* got 202 in"),
         ({"attention": "mlp"}, "`attention` must be one of"),
         ({"attention": "standard", "ranks": (1, 1)}, "has no option `ranks`"),
         ({"depth": 3}, "Unknown settings of a run: depth. Available: attention,"),
@@ -61,6 +64,20 @@ def test_any_setting_but_the_name_makes_another_run(run):
     changes = {"seed": 1, "width": 16, "learning_rate": 2e-3, "num_points": 10, "ranks": (8,)}
     hashes = {dataclasses.replace(run, **{name: value}).hash for name, value in changes.items()}
     assert len(hashes | {run.hash}) == 1 + len(changes)
+
+
+@pytest.mark.parametrize("value", [3, "depth", ["depth"], {1: 2}])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (LanguageRun, "attention_options"),
+        (RegressionRun, "attention_options"),
+        (RegressionRun, "function_options"),
+    ],
+)
+def test_options_that_are_no_table_are_refused(kind, name, value):
+    with pytest.raises(TypeError, match=f"`{name}` must be a table of options by name, got"):
+        kind(**{name: value})
 
 
 def test_a_run_survives_json(run):
@@ -107,6 +124,7 @@ def test_a_file_of_runs(tmp_path):
         ("[[runs]]\nname = 'a'\n[[runs]]\nname = 'a'\nseed = 1", "the same `name`: a, a"),
         ("[[runs]]\nname = 'a'\n[[runs]]\nname = 'b'", "the same settings: a, b"),
         ("[[runs]]\neach = { width = 8 }", "`each` must hold lists of values"),
+        ("[[runs]]\neach = { width = [] }", "`each` must hold lists of values, none empty, got"),
         ("[[runs]]\nwidth = 8\neach = { width = [8] }", "and the run itself both set width"),
     ],
 )

@@ -80,6 +80,7 @@ class RegressionRun(TaskRun):
         self.check_count("evaluation_episodes", 2)
         if self.num_points is not None:
             self.check_count("num_points", 1)
+        self.check_options("function_options")
         build_function(self.function, **(self.function_options or {}))
         self.model_config  # noqa: B018  # its fields are checked as it is made
 

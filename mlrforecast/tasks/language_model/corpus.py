@@ -368,6 +368,6 @@ def _check_folder(folder: Path, overwrite: bool) -> Path:
     if not overwrite and (folder / _storage.RECORD).exists():
         raise ValueError(
             f"`folder` holds a corpus already, got {str(folder)!r}. Open it with Corpus.open, or "
-            "replace it with overwrite=True."
+            "replace it (overwrite=True, or --overwrite)."
         )
     return folder

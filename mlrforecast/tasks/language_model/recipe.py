@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Hashable, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -224,8 +224,8 @@ def train(
     Raises
     ------
     ValueError
-        If ``out`` holds results of a run and ``resume`` is False, one run is there twice, or the
-        corpus is shorter than a sequence.
+        If ``out`` holds results of a run and ``resume`` is False, one run is there twice, the
+        corpus is shorter than a sequence, or a run names another corpus or vocabulary.
 
     Examples
     --------
@@ -244,10 +244,19 @@ def train(
     """
     opened = corpus if isinstance(corpus, Corpus) else Corpus.open(corpus)
     listed = [runs] if isinstance(runs, LanguageRun) else list(runs)
-    listed = [
-        dataclasses.replace(run, corpus=_hash_of(opened), vocabulary=opened.vocabulary.name)
-        for run in listed
-    ]
+    known: dict[str, Any] = {
+        "corpus": _hash_of(opened),
+        "vocabulary": opened.vocabulary.name,
+    }
+    for run in listed:
+        for name, found in known.items():
+            told = getattr(run, name)
+            if told not in (found, getattr(LanguageRun, name)):
+                raise ValueError(
+                    f"`{name}` of {run.name!r} must be that of the corpus, {found!r}, or be left "
+                    f"out, got {told!r}."
+                )
+    listed = [dataclasses.replace(run, **known) for run in listed]
     for run in listed:
         for split in (opened.train, opened.validation):
             if split.num_tokens <= run.context_length:

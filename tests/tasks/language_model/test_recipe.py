@@ -146,6 +146,19 @@ def test_half_precision_trains(run, cpu, corpus):
     assert one.score != other.score
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"vocabulary": "bytes"}, "`vocabulary` of 'mlr-16-0' must be .* 'characters', or be left"),
+        ({"corpus": "other"}, "`corpus` of 'mlr-16-0' must be that of the corpus, .* got 'other'"),
+    ],
+)
+def test_a_run_of_another_corpus_is_refused(run, cpu, corpus, tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        train(dataclasses.replace(run, **settings), corpus, out=tmp_path / "out", execution=cpu)
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_corpus_shorter_than_a_sequence_is_refused(run, corpus):
     long = dataclasses.replace(run, context_length=4096, evaluation_tokens=4096)
     with pytest.raises(ValueError, match=r"`context_length` must be below the \d+ tokens of the"):
