@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from numbers import Integral
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -293,7 +292,7 @@ class Pipeline:
         trained = self.model_prediction_length
         horizon: Any = trained if prediction_length is None else prediction_length
         # What is no number is refused by the forecaster.
-        if limited and isinstance(horizon, Integral) and horizon > trained:
+        if limited and isinstance(horizon, int | np.integer) and horizon > trained:
             raise ValueError(
                 f"`prediction_length` must be at most {trained}, the trained number of steps, with "
                 f"limit_prediction_length=True; got {horizon}."
