@@ -65,6 +65,10 @@ LEVELS = tuple(round(0.1 * number, 1) for number in range(1, 10))
 def main() -> None:
     """Train and score what was asked for."""
     arguments = parsed()
+    for head in arguments.heads:
+        for attention in arguments.attentions:
+            # What is refused is refused before the minutes that series take.
+            settings(head, attention, arguments)
     begin = time.monotonic()
     folder = Path(arguments.out)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What ``mlrforecast synthesize`` and ``mlrforecast pretrain`` do."""
+"""What ``mlrforecast pretrain`` does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -12,59 +12,20 @@ from mlrforecast.cli._console import Console
 from mlrforecast.cli._paths import check_apart, check_writable, whole_file
 from mlrforecast.pretraining import (
     PretrainConfig,
+    PretrainedModel,
     PretrainOptions,
-    kernel_synth,
     pretrain,
-    read_arrow,
-    tsmixup,
-    write_arrow,
 )
 
 _NAMES = {"compiled": "compile"}
 _OF_COMMAND = ("weights", "settings", "checkpoint_dir", "losses")
 
 
-def run_kernels(
-    num_series: int, *, length: int, seed: int, jobs: int, out: Path, console: Console
-) -> None:
-    """Write series of random kernels."""
-    check_writable(out, "--out")
-    series = kernel_synth(num_series, length=length, seed=seed, num_workers=jobs)
-    _write(out, list(series), console)
-
-
-def run_mixtures(
-    files: Sequence[Path],
-    num_series: int,
-    *,
-    min_length: int,
-    max_length: int,
-    seed: int,
-    jobs: int,
-    out: Path,
-    console: Console,
-) -> None:
-    """Write mixtures of the series of some files."""
-    check_writable(out, "--out")
-    check_apart(out, "--out", *map(str, files))
-    series = tsmixup(
-        [read_arrow(file) for file in files],
-        num_series,
-        min_length=min_length,
-        max_length=max_length,
-        seed=seed,
-        num_workers=jobs,
-    )
-    _write(out, series, console)
-
-
 def run_pretrain(
     files: Sequence[Path], *, out: Path, console: Console, options: Mapping[str, Any]
 ) -> None:
     """Train, and write the model and its losses."""
-    check_writable(out, "--out")
-    if options["losses"] is not None:
-        check_writable(options["losses"], "--losses")
+    _check_outputs(files, out, options)
     given = {
         _NAMES.get(name, name): value
         for name, value in options.items()
@@ -111,18 +72,25 @@ def run_pretrain(
     )
 
 
+def _check_outputs(files: Sequence[Path], out: Path, options: Mapping[str, Any]) -> None:
+    """Refuse, before any training, what could not be written after it, or would be written over."""
+    check_writable(out, "--out")
+    try:
+        PretrainedModel.check_folder(out)
+    except FileExistsError as error:
+        raise ValueError(f"`--out` cannot be {str(out)!r}: {error}") from error
+    kept, losses = options["checkpoint_dir"], options["losses"]
+    if kept is not None and kept.resolve() == out.resolve():
+        raise ValueError(
+            f"`--checkpoint-dir` cannot be {str(kept)!r}, which is the folder of the model. Name "
+            "another one."
+        )
+    if losses is not None:
+        check_writable(losses, "--losses")
+        check_apart(losses, "--losses", *map(str, files))
+
+
 def _taken(kind: type, given: dict[str, Any]) -> dict[str, Any]:
     """Take the fields of a dataclass out of what was given."""
     names = {field.name for field in fields(kind)} - {"progress"}
     return {name: given.pop(name) for name in sorted(names & set(given))}
-
-
-def _write(out: Path, series: Sequence[Any], console: Console) -> None:
-    """Write series, and tell what was written."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_arrow(out, series)
-    steps = sum(map(len, series))
-    console.finish(
-        {"out": str(out), "series": len(series), "steps": steps},
-        f"{len(series)} series with {steps:,} steps in all are in {out}.",
-    )

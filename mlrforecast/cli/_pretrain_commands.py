@@ -48,7 +48,7 @@ def kernels(
     num_series: int, length: int, seed: int, jobs: int, out: Path, console: Console
 ) -> None:
     """Draw series from Gaussian processes with random kernels (KernelSynth)."""
-    from mlrforecast.cli._pretrain import run_kernels
+    from mlrforecast.cli._synthesize import run_kernels
 
     run_kernels(num_series, length=length, seed=seed, jobs=jobs, out=out, console=console)
 
@@ -82,7 +82,7 @@ def mixtures(
 
     FILES are Arrow files with a series in each row, under target; each is a data set.
     """
-    from mlrforecast.cli._pretrain import run_mixtures
+    from mlrforecast.cli._synthesize import run_mixtures
 
     lengths = {"min_length": min_length, "max_length": max_length}
     run_mixtures(files, num_series, seed=seed, jobs=jobs, out=out, console=console, **lengths)

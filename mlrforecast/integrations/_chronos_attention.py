@@ -10,7 +10,12 @@ from mlrforecast._core.optional import import_optional
 from mlrforecast.integrations import huggingface
 from mlrforecast.integrations._levels import Levels, head_width, with_levels
 from mlrforecast.nn.attention.mlr import default_ranks
-from mlrforecast.ops import biased_mlr_attention, halving_block_sizes, newest_whole_offset
+from mlrforecast.ops import (
+    biased_mlr_attention,
+    check_levels,
+    halving_block_sizes,
+    newest_whole_offset,
+)
 
 BOLT, TWO, T5 = "MLRChronosBoltPipeline", "MLRChronos2Pipeline", "MLRChronosPipeline"
 _MODULE = __name__
@@ -22,6 +27,7 @@ class _Loading:
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         """Load as Chronos does; the levels are those of the configuration."""
+        _check_attention(kwargs)
         options = kwargs | {"attn_implementation": huggingface.NAME}
         return super().from_pretrained(*args, **options)  # type: ignore[misc]
 
@@ -73,7 +79,18 @@ class _ChronosTwoLoading:
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         """Load from a folder, or from the hub."""
+        _check_attention(kwargs)
         return cls(model=_chronos_two_class().from_pretrained(*args, **kwargs))  # type: ignore[call-arg]
+
+
+def _check_attention(options: dict[str, Any]) -> None:
+    """Check that no other attention is asked for than the one that was saved."""
+    given = options.get("attn_implementation", huggingface.NAME)
+    if given != huggingface.NAME:
+        raise ValueError(
+            f"`attn_implementation` must be {huggingface.NAME!r} or left out, since the model was "
+            f"saved with it; got {given!r}."
+        )
 
 
 def register() -> None:
@@ -131,8 +148,8 @@ def _with_sizes(config: Any, lengths: dict[str, int], levels: dict[str, Any]) ->
         own = ranks.get(stack, ()) if isinstance(ranks, Mapping) else ranks
         own = default_ranks(head_width(config)) if own is None else own
         if own:
-            sizes[stack] = halving_block_sizes(length, len(own))
-    return levels | {"block_sizes": sizes if len(lengths) > 1 else next(iter(sizes.values()))}
+            sizes[stack] = halving_block_sizes(length, len(check_levels(1, own)[0]))
+    return levels | {"block_sizes": sizes if len(lengths) > 1 else next(iter(sizes.values()), None)}
 
 
 def _token_lengths(config: Any) -> dict[str, int]:

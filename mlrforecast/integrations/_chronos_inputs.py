@@ -1,12 +1,14 @@
 """What pipelines of Chronos are given, as a forecaster takes it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from pandas.tseries.frequencies import to_offset
 from torch import Tensor
+
+from mlrforecast._core.errors import DataError
 
 
 def context_rows(inputs: Any, context_length: int) -> list[np.ndarray]:
@@ -31,17 +33,46 @@ def context_rows(inputs: Any, context_length: int) -> list[np.ndarray]:
 
 def _row(given: Any, number: int, context_length: int) -> np.ndarray:
     """Return one context as float64."""
-    if isinstance(given, Tensor):
-        given = given.detach().to("cpu", torch.float64).numpy()
-    row = np.asarray(given, dtype=np.float64)
+    row = _numbers(given, number)
     if row.ndim != 1 or not len(row):
         raise ValueError(
             f"`inputs[{number}]` must have the shape (T,) with at least one step, got {row.shape}."
         )
-    row = row[-context_length:]
+    first = max(len(row) - context_length, 0)
+    row = row[first:]
+    if len(infinite := np.flatnonzero(np.isinf(row))):
+        raise DataError(
+            f"`inputs[{number}]` must be finite or NaN, got {row[infinite[0]]} at step "
+            f"{first + infinite[0]}."
+        )
     seen = ~np.isnan(row)
-    # Padding, of which nothing is known; without any value the reader says which context it is.
-    return row[int(seen.argmax()) :] if seen.any() else row
+    if not seen.any():
+        raise DataError(
+            f"`inputs[{number}]` must hold a value in the newest {len(row)} steps, got NaN alone."
+        )
+    # What comes before is padding, of which nothing is known.
+    return row[int(seen.argmax()) :]
+
+
+def _numbers(given: Any, number: int) -> np.ndarray:
+    """Return one context as float64, of whatever shape it is."""
+    if isinstance(given, Tensor):
+        given = given.detach().cpu()
+        given = (given if given.is_complex() else given.double()).numpy()
+    try:
+        row = np.asarray(given)
+        if row.dtype.kind in "biufO":
+            return row.astype(np.float64)
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"`inputs[{number}]` must be a series of real numbers, got {given!r:.100}.")
+
+
+def level_list(levels: Any) -> list[Any]:
+    """Return quantile levels as a list; the forecaster checks each."""
+    if isinstance(levels, str) or not isinstance(levels, Iterable):
+        raise TypeError(f"`quantile_levels` must be a sequence such as (0.1, 0.9), got {levels!r}.")
+    return list(levels)
 
 
 def first_stamp(freq: str | int) -> pd.Timestamp | int:

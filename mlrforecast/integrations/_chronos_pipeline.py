@@ -13,10 +13,16 @@ from torch import Tensor, nn
 
 from mlrforecast.data import parse_frequency
 from mlrforecast.estimators import MLRForecaster
-from mlrforecast.integrations._chronos_inputs import context_rows, device_option, first_stamp
+from mlrforecast.integrations._chronos_inputs import (
+    context_rows,
+    device_option,
+    first_stamp,
+    level_list,
+)
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _MEDIAN = 0.5
+_OF_HUB = {"revision", "cache_dir", "token", "local_files_only"}
 
 
 class Pipeline:
@@ -78,8 +84,10 @@ class Pipeline:
         ValueError
             If the forecaster reads covariates or the calendar, which contexts do not have, or an
             argument is out of its range.
+        TypeError
+            If an argument is of the wrong type, or a context does not hold numbers.
         DataError
-            If a context holds no value.
+            If a context holds no value, or an infinite one.
         """
         quantiles, _ = self.predict_quantiles(
             inputs,
@@ -115,7 +123,7 @@ class Pipeline:
 
         Raises
         ------
-        ValueError, DataError
+        ValueError, TypeError, DataError
             As in :meth:`predict`; also if a level cannot be had.
         """
         self._check_context_alone()
@@ -188,6 +196,9 @@ class Pipeline:
             )
         horizon = self._horizon(prediction_length, limit_prediction_length)
         names = {"id_column": id_column, "timestamp_column": timestamp_column, "target": target}
+        for name, value in names.items():
+            if not isinstance(value, Hashable):
+                raise TypeError(f"`{name}` must name one column, got {value!r}.")
         reader = self._read_columns(**names)
         columns, forecast = self._forecast(reader, df, future_df, horizon, quantile_levels)
         made = forecast[[id_column, timestamp_column]].copy()
@@ -242,6 +253,11 @@ class Pipeline:
         """
         if dtype not in ("auto", "float32", torch.float32):
             raise ValueError(f"`dtype` must be 'auto' or float32, got {dtype!r}.")
+        if unknown := set(hub) - _OF_HUB:
+            raise ValueError(
+                f"A forecaster is read without `{min(unknown)}`: beside `backbone`, `device_map` "
+                f"and `dtype` there are {', '.join(sorted(_OF_HUB))}."
+            )
         path = Path(pretrained_model_name_or_path)
         if path.is_dir():
             forecaster = MLRForecaster.load(path, backbone=backbone)
@@ -274,13 +290,15 @@ class Pipeline:
     def _horizon(self, prediction_length: int | None, limited: bool) -> int:
         """Return the steps to forecast."""
         trained = self.model_prediction_length
-        horizon = trained if prediction_length is None else prediction_length
-        if limited and horizon > trained:
+        horizon: Any = trained if prediction_length is None else prediction_length
+        # What is no number is refused by the forecaster.
+        if limited and isinstance(horizon, int | np.integer) and horizon > trained:
             raise ValueError(
                 f"`prediction_length` must be at most {trained}, the trained number of steps, with "
                 f"limit_prediction_length=True; got {horizon}."
             )
-        return horizon
+        found: int = horizon
+        return found
 
     def _forecast(
         self,
@@ -292,7 +310,8 @@ class Pipeline:
     ) -> tuple[list[Any], pd.DataFrame]:
         """Return the columns of some levels, and the long frame that holds them and the point."""
         predict = partial(reader.predict, frame, future=future, prediction_length=horizon)
-        if self._levels is None and list(levels) == [_MEDIAN]:
+        levels = level_list(levels)
+        if self._levels is None and levels == [_MEDIAN]:
             return [reader.schema_.target], predict()
-        forecast = predict(quantile_levels=list(levels))
+        forecast = predict(quantile_levels=levels)
         return [f"{round(float(level), 6):g}" for level in levels], forecast

@@ -20,7 +20,8 @@ Cross-attention stays standard: its two sequences share no blocks. Without a cau
 counted back from the newest step, so that padding on the left changes nothing; with one they are
 counted from the first step, as a sequence that grows needs it. Rotary positions turn column ``i``
 with column ``i + R / 2`` of a head, as in Llama: each level has whole such pairs, the coarse ones
-those that turn slowly, so ranks must be even.
+those that turn slowly, so ranks must be even. A model that turns neighbouring columns together, or
+a part of them, is refused.
 """
 
 import copy
@@ -32,7 +33,14 @@ from torch import Tensor, nn
 
 from mlrforecast._core.errors import MissingDependencyError
 from mlrforecast._core.optional import import_optional
-from mlrforecast.integrations._levels import Levels, Ranks, Sizes, levels_of, with_levels
+from mlrforecast.integrations._levels import (
+    Levels,
+    Ranks,
+    Sizes,
+    check_modules,
+    levels_of,
+    with_levels,
+)
 from mlrforecast.ops import biased_mlr_attention, mlr_attention, newest_whole_offset
 
 __all__ = ["convert", "register", "with_mlr"]
@@ -102,7 +110,9 @@ def with_mlr(
     Raises
     ------
     ValueError
-        If the levels are not valid or do not fit the heads.
+        If the levels are not valid, or do not fit the heads or the rotary positions of the model.
+    TypeError
+        If it is not the configuration of one model.
     MissingDependencyError
         If transformers is not installed, or is too old.
 
@@ -148,6 +158,8 @@ def convert(model: Any, **levels: Any) -> Any:
 
     Raises
     ------
+    TypeError
+        If it is no model of transformers, or does not ask for the attention that is named.
     ValueError, MissingDependencyError
         As :func:`with_mlr`.
 
@@ -156,7 +168,8 @@ def convert(model: Any, **levels: Any) -> Any:
     >>> from transformers import ViTConfig, ViTModel  # doctest: +SKIP
     >>> model = convert(ViTModel(ViTConfig()), ranks=(32, 16, 16))  # doctest: +SKIP
     """
-    config = with_mlr(model.config, **levels)
+    config = with_mlr(_config_of(model), **levels)
+    check_modules(model, config)
     made = copy.deepcopy(model)
     # The stacks of a model have copies of its configuration.
     for each in {id(m.config): m.config for m in made.modules() if hasattr(m, "config")}.values():
@@ -165,6 +178,23 @@ def convert(model: Any, **levels: Any) -> Any:
     made.set_attn_implementation(NAME)
     made.config.attn_implementation = NAME
     return made
+
+
+def _config_of(model: Any) -> Any:
+    """Return the configuration of a model whose attention goes by its name."""
+    base = _transformers("transformers").PreTrainedModel
+    if not isinstance(model, base):
+        raise TypeError(
+            f"`model` must be a PreTrainedModel of transformers, got a {type(model).__name__}."
+        )
+    for part in model.modules():
+        # transformers only logs it, and the model would stay what it is.
+        if isinstance(part, base) and not part._can_set_attn_implementation():
+            raise TypeError(
+                "`model` must ask for the attention that its configuration names, which "
+                f"{type(part).__name__} does not."
+            )
+    return model.config
 
 
 def _attend(
@@ -182,7 +212,7 @@ def _attend(
     """Attend as a module of transformers asks for it; the result is of shape (B, T, H, V)."""
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     levels = None
-    if not _crosses(module):
+    if not _crosses(module) and (causal or query.shape[2] == key.shape[2]):
         levels = Levels.of(module, query.shape[-1], key.shape[2], causal=causal)
     if levels is None:
         standard = _transformers("transformers.integrations.sdpa_attention")
@@ -199,8 +229,9 @@ def _attend(
             **options,
         )
         return found, None
-    if options.get("softcap") is not None:
-        raise ValueError(f"MLR attention has no `softcap`, got {options['softcap']}.")
+    for name in ("softcap", "s_aux"):
+        if options.get(name) is not None:
+            raise ValueError(f"MLR attention has no `{name}`, got {options[name]}.")
     query, key = levels.arranged(query), levels.arranged(key)
     given: dict[str, Any] = {
         "ranks": levels.ranks,
@@ -272,7 +303,7 @@ def _mask(
 
 def _crosses(module: nn.Module) -> bool:
     """Whether a module attends to another sequence."""
-    if getattr(module, "is_cross_attention", False):
+    if getattr(module, "is_cross_attention", False) or "CrossAttention" in type(module).__name__:
         return True
     # In a decoder of T5 or BART, self-attention alone is causal.
     return bool(getattr(module, "is_decoder", False)) and not getattr(module, "is_causal", True)

@@ -8,7 +8,7 @@ from typing import Any
 import safetensors
 import safetensors.torch
 
-from mlrforecast._core.atomic import write_whole
+from mlrforecast._core.atomic import DRAFT, locked_folder, remove_drafts, write_whole
 from mlrforecast._core.errors import ModelFileError
 from mlrforecast.pretraining._network import INITIAL_FACTOR, MAX_DISTANCE, NUM_BUCKETS
 from mlrforecast.pretraining.config import END, NUM_SPECIAL_TOKENS, PAD, PretrainConfig
@@ -42,18 +42,37 @@ _NAMES = (
 
 def save(network: TokenModel | QuantileModel, folder: Path) -> None:
     """Write a model to a folder, replacing an earlier one there."""
-    if folder.exists() and (
-        not folder.is_dir() or (any(folder.iterdir()) and not _is_ours(folder))
-    ):
-        raise FileExistsError(f"{str(folder)!r} holds something else than a pretrained model.")
+    check_folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {
         theirs(name): value.detach().cpu().contiguous()
         for name, value in network.state_dict().items()
     }
-    write_whole(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt"}))
     text = json.dumps(describe(network.config), indent=2) + "\n"
-    write_whole(folder / CONFIG, text.encode())
+    draft = folder / f"{DRAFT}{WEIGHTS}"
+    with locked_folder(folder):
+        for name in (CONFIG, WEIGHTS, draft.name):
+            remove_drafts(folder / name)
+        write_whole(draft, safetensors.torch.save(tensors, {"format": "pt"}))
+        # Until the new one is there, no configuration reads the weights of another model.
+        (folder / CONFIG).unlink(missing_ok=True)
+        draft.replace(folder / WEIGHTS)
+        write_whole(folder / CONFIG, text.encode())
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds something else than a model, or what is left of writing one."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise FileExistsError(f"{str(folder)!r} is no folder to write a pretrained model to.")
+    names = {file.name for file in folder.iterdir()}
+    others = {name for name in names if name != WEIGHTS and not name.startswith(DRAFT)}
+    if others and not _is_ours(folder):
+        raise FileExistsError(
+            f"{str(folder)!r} holds something else than a pretrained model: {min(others)!r}. Name "
+            "a new folder."
+        )
 
 
 def load(folder: Path) -> TokenModel | QuantileModel:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlrforecast._core.atomic import write_whole
 from mlrforecast._core.optional import import_optional
+from mlrforecast.pretraining._checks import series as checked
 
 __all__ = ["read_arrow", "write_arrow"]
 
@@ -27,8 +28,8 @@ def write_arrow(path: str | PathLike[str], series: Iterable[Any]) -> None:
     ------
     MissingDependencyError
         If pyarrow is not installed.
-    ValueError
-        If an entry is no series.
+    ValueError, TypeError
+        If an entry is no series of finite values and NaN.
     OSError
         If the file cannot be written.
 
@@ -41,12 +42,15 @@ def write_arrow(path: str | PathLike[str], series: Iterable[Any]) -> None:
     [[0.0, 1.0, 2.0], [0.0, 1.0]]
     """
     arrow = _arrow()
-    rows = [np.asarray(each, dtype=np.float32) for each in series]
+    path = Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"`path` must be a file in a folder that exists, got {str(path)!r}."
+        )
+    rows = [checked(f"series[{n}]", each, np.float32) for n, each in enumerate(series)]
     for number, row in enumerate(rows):
-        if row.ndim != 1 or not len(row):
-            raise ValueError(
-                f"`series[{number}]` must be of shape (T,) with at least one step, got {row.shape}."
-            )
+        if not len(row):
+            raise ValueError(f"`series[{number}]` must have at least one step, got none.")
     lengths = np.cumsum([0, *map(len, rows)], dtype=np.int64)
     values = arrow.array(np.concatenate(rows) if rows else np.zeros(0, np.float32))
     target = arrow.LargeListArray.from_arrays(arrow.array(lengths), values)
@@ -55,7 +59,7 @@ def write_arrow(path: str | PathLike[str], series: Iterable[Any]) -> None:
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
-    write_whole(Path(path), sink.getvalue().to_pybytes())
+    write_whole(path, sink.getvalue().to_pybytes())
 
 
 def read_arrow(path: str | PathLike[str]) -> list[np.ndarray]:
@@ -96,7 +100,7 @@ def read_arrow(path: str | PathLike[str]) -> list[np.ndarray]:
         with arrow.memory_map(str(path)) as source:
             column = _opened(arrow, source).column("target")
             chunks = [_rows(chunk) for chunk in column.chunks]
-    except (arrow.ArrowInvalid, KeyError, TypeError, AttributeError) as error:
+    except (arrow.ArrowException, LookupError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(
             f"{str(path)!r} must be an Arrow file with lists of numbers under 'target': {error}"
         ) from error
@@ -114,7 +118,9 @@ def _opened(arrow: Any, source: Any) -> Any:
 
 def _rows(chunk: Any) -> list[np.ndarray]:
     """Return the lists of a chunk."""
-    values = np.asarray(chunk.flatten().to_numpy(zero_copy_only=False), dtype=np.float32)
+    with np.errstate(over="ignore"):
+        # Who uses the series refuses what is infinite.
+        values = np.asarray(chunk.flatten().to_numpy(zero_copy_only=False), dtype=np.float32)
     lengths = np.array([0 if n is None else n for n in chunk.value_lengths().to_pylist()])
     ends = np.cumsum(lengths)
     return [values[end - n : end].copy() for end, n in zip(ends, lengths, strict=True)]

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from mlrforecast.nn.attention.mlr import default_ranks
 from mlrforecast.ops import check_levels, halving_block_sizes, level_scales
 from mlrforecast.ops.scores import LevelScale
-from mlrforecast.pretraining._checks import at_least
+from mlrforecast.pretraining._checks import above_zero, at_least, entries, flag, share
 
 __all__ = ["Head", "PretrainConfig", "StackAttention"]
 
@@ -119,15 +119,14 @@ class PretrainConfig:
             if getattr(self, name) not in allowed:
                 named = ", ".join(str(each) for each in allowed)
                 raise ValueError(f"`{name}` must be one of {named}; got {getattr(self, name)!r}.")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` must lie in [0, 1), got {self.dropout!r}.")
-        if not self.limit > 0:
-            raise ValueError(f"`limit` must be above 0, got {self.limit!r}.")
+        share("dropout", self.dropout)
+        above_zero("limit", self.limit)
+        flag("divide_by_shared_levels", self.divide_by_shared_levels)
         for name in (*_LEVELS, "quantile_levels"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):
                 # The one way to set what is frozen.
-                object.__setattr__(self, name, tuple(value))
+                object.__setattr__(self, name, tuple(entries(name, value)))
         levels = self.quantile_levels
         if 0.5 not in levels or list(levels) != sorted({q for q in levels if 0 < q < 1}):
             raise ValueError(

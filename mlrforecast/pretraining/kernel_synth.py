@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from mlrforecast.pretraining._checks import at_least
+from mlrforecast.pretraining._checks import at_least, workers
 
 __all__ = ["kernel_synth"]
 
@@ -62,6 +62,8 @@ def kernel_synth(
     ------
     ValueError
         If an argument is out of its range.
+    TypeError
+        If an argument is no whole number.
 
     References
     ----------
@@ -75,6 +77,7 @@ def kernel_synth(
     """
     num_series, length = at_least(1, "num_series", num_series), at_least(2, "length", length)
     max_kernels, seed = at_least(1, "max_kernels", max_kernels), at_least(0, "seed", seed)
+    num_workers = workers(num_workers)
     draw = joblib.delayed(_draw)
     drawn = joblib.Parallel(n_jobs=num_workers)(
         draw(seed, number, length, max_kernels) for number in range(num_series)

@@ -11,7 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from mlrforecast.pretraining import _files
-from mlrforecast.pretraining._checks import at_least
+from mlrforecast.pretraining._checks import at_least, entries
+from mlrforecast.pretraining._checks import series as checked
 from mlrforecast.pretraining.config import PretrainConfig
 from mlrforecast.pretraining.model import QuantileModel, TokenModel
 
@@ -95,7 +96,9 @@ class PretrainedModel:
         Raises
         ------
         ValueError
-            If an argument is out of its range.
+            If an argument is out of its range, or a context is no row of finite values and NaN.
+        TypeError
+            If an argument is of the wrong type.
         """
         steps = self.config.prediction_length if prediction_length is None else prediction_length
         steps, batch_size = (
@@ -103,10 +106,14 @@ class PretrainedModel:
             at_least(1, "batch_size", batch_size),
         )
         num_samples = at_least(1, "num_samples", num_samples)
-        levels = np.asarray(quantile_levels, dtype=float)
+        try:
+            levels = np.asarray(quantile_levels, dtype=float)
+        except (TypeError, ValueError):
+            levels = np.zeros(0)
         if levels.ndim != 1 or not len(levels) or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"`quantile_levels` must lie in (0, 1), got {quantile_levels!r}.")
-        rows = [_row(context, number) for number, context in enumerate(contexts)]
+        rows = [_row(context, n) for n, context in enumerate(entries("contexts", contexts))]
+        seed = at_least(0, "seed", seed)
         if not rows:
             raise ValueError("`contexts` must hold at least one series, got none.")
         generator = torch.Generator(device).manual_seed(seed)
@@ -142,6 +149,26 @@ class PretrainedModel:
             If it cannot be written.
         """
         _files.save(self.network, Path(path))
+
+    @staticmethod
+    def check_folder(path: str | PathLike[str]) -> None:
+        """Check, before anything is trained, that :meth:`save` would not refuse a folder.
+
+        Parameters
+        ----------
+        path : path
+            The folder.
+
+        Raises
+        ------
+        FileExistsError
+            If it holds something else than a model.
+
+        Examples
+        --------
+        >>> PretrainedModel.check_folder("a-new-folder")
+        """
+        _files.check_folder(Path(path))
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Self:
@@ -217,9 +244,7 @@ class PretrainedModel:
 
 def _row(context: Any, number: int) -> np.ndarray:
     """Return one series."""
-    row = np.asarray(context, dtype=np.float32)
-    if row.ndim != 1 or not len(row):
-        raise ValueError(
-            f"`contexts[{number}]` must be of shape (T,) with at least one step, got {row.shape}."
-        )
+    row = checked(f"contexts[{number}]", context, np.float32)
+    if not len(row):
+        raise ValueError(f"`contexts[{number}]` must have at least one step, got none.")
     return row

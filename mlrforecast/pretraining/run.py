@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 
-from mlrforecast.pretraining._checks import at_least
+from mlrforecast.pretraining._checks import above_zero, at_least, finite, flag, share
 from mlrforecast.pretraining.config import PretrainConfig
 from mlrforecast.pretraining.model import QuantileModel, TokenModel, build_model
 from mlrforecast.pretraining.pretrained import PretrainedModel
@@ -113,10 +112,15 @@ class PretrainOptions:
         for name in ("warmup_steps", "seed"):
             at_least(0, name, getattr(self, name))
         for name in ("learning_rate", "weight_decay"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(
-                    f"`{name}` must be a finite number of at least 0, got {getattr(self, name)!r}."
-                )
+            if finite(name, getattr(self, name)) < 0:
+                raise ValueError(f"`{name}` must be at least 0, got {getattr(self, name)!r}.")
+        if self.gradient_clip is not None:
+            above_zero("gradient_clip", self.gradient_clip)
+        share("drop_rate", self.drop_rate)
+        for name in ("compile", "progress"):
+            flag(name, getattr(self, name))
+        if self.seed >= 2**32:
+            raise ValueError(f"`seed` must be below 2**32, got {self.seed}.")
         if self.batch_size % self.devices:
             raise ValueError(
                 f"`batch_size` must be a multiple of `devices`={self.devices}, got "
@@ -213,6 +217,12 @@ def pretrain(
     (3,)
     """
     options = PretrainOptions() if options is None else options
+    for name, given, kind in (
+        ("config", config, PretrainConfig),
+        ("options", options, PretrainOptions),
+    ):
+        if not isinstance(given, kind):
+            raise TypeError(f"`{name}` must be a {kind.__name__}, got a {type(given).__name__}.")
     if options.accelerator == "gpu" and torch.cuda.device_count() < options.devices:
         raise ValueError(
             f"`accelerator`='gpu' with `devices`={options.devices} needs as many GPUs, and there "
@@ -238,16 +248,24 @@ def pretrain(
             module.resume(progress)
         if module.steps < options.max_steps:
             _fit(module, windows, options, checkpoint)
+    _check_losses(module, options)
     if checkpoint is not None and (progress is None or not progress.finished):
         checkpoint.write(Progress(module.state_tensors(), _numbers(options.max_steps, options)))
     module.cpu()
-    losses = module.losses.numpy()
+    return PretrainRun(
+        PretrainedModel(module.network), module.losses.numpy(), time.monotonic() - begin
+    )
+
+
+def _check_losses(module: "_Module", options: PretrainOptions) -> None:
+    """Check that training did not diverge: nothing is kept of such a run."""
+    losses = module.losses.cpu().numpy()
     if not np.isfinite(losses).all():
+        step = int(np.flatnonzero(~np.isfinite(losses))[0])
         raise FloatingPointError(
-            f"Training diverged: the loss is {losses[~np.isfinite(losses)][0]}. Lower "
+            f"Training diverged: the loss of step {step + 1} is {losses[step]}. Lower "
             f"`learning_rate` (it is {options.learning_rate:g})."
         )
-    return PretrainRun(PretrainedModel(module.network), losses, time.monotonic() - begin)
 
 
 class _Module(pl.LightningModule):
@@ -342,7 +360,7 @@ class _Batches:
 
 
 class _Keeper(Callback):
-    """Count steps, and write checkpoints."""
+    """Count steps, write checkpoints, and stop what diverged."""
 
     def __init__(self, checkpoint: Checkpoint | None, options: PretrainOptions) -> None:
         self.checkpoint, self.options = checkpoint, options
@@ -350,12 +368,19 @@ class _Keeper(Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any
     ) -> None:
-        """Count the step; a checkpoint may be due."""
+        """Count the step; a check of the losses and a checkpoint may be due."""
         assert isinstance(pl_module, _Module)
         pl_module.steps += 1
         interval = max(1, self.options.max_steps // _CHECKPOINTS)
         due = pl_module.steps % interval == 0 and pl_module.steps < self.options.max_steps
-        if self.checkpoint is None or not due or not trainer.is_global_zero:
+        if not due:
+            return
+        finite = bool(pl_module.losses.isfinite().all())
+        if not trainer.strategy.reduce_boolean_decision(finite):
+            # All processes stop at the same step; the losses say why.
+            trainer.should_stop = True
+            return
+        if self.checkpoint is None or not trainer.is_global_zero:
             return
         tensors = pl_module.state_tensors()
         for number, moments in trainer.optimizers[0].state_dict()["state"].items():

@@ -6,7 +6,8 @@ from typing import Any
 import joblib  # type: ignore[import-untyped]  # it has no types
 import numpy as np
 
-from mlrforecast.pretraining._checks import at_least
+from mlrforecast.pretraining._checks import above_zero, at_least, entries, workers
+from mlrforecast.pretraining._checks import series as checked
 
 __all__ = ["tsmixup"]
 
@@ -53,7 +54,10 @@ def tsmixup(
     Raises
     ------
     ValueError
-        If an argument is out of its range, or a data set has no series of ``min_length`` steps.
+        If an argument is out of its range, a series is no row of finite values and NaN, or a data
+        set has no series of ``min_length`` steps.
+    TypeError
+        If an argument is of the wrong type.
 
     References
     ----------
@@ -72,9 +76,11 @@ def tsmixup(
     )
     min_length, seed = at_least(1, "min_length", min_length), at_least(0, "seed", seed)
     max_length = at_least(min_length, "max_length", max_length)
-    if not alpha > 0:
-        raise ValueError(f"`alpha` must be above 0, got {alpha!r}.")
-    usable = [_usable(series, min_length, number) for number, series in enumerate(datasets)]
+    alpha, num_workers = above_zero("alpha", alpha), workers(num_workers)
+    usable = [
+        _usable(series, min_length, number)
+        for number, series in enumerate(entries("datasets", datasets))
+    ]
     if not usable:
         raise ValueError("`datasets` must hold at least one data set, got none.")
     draw = joblib.delayed(_draw)
@@ -88,8 +94,12 @@ def tsmixup(
 
 def _usable(series: Sequence[Any], min_length: int, number: int) -> list[np.ndarray]:
     """Return the series of a data set that are long enough."""
-    arrays = [np.asarray(each, dtype=np.float64) for each in series]
-    found = [array for array in arrays if array.ndim == 1 and len(array) >= min_length]
+    name = f"datasets[{number}]"
+    arrays = [
+        checked(f"{name}[{place}]", each, np.float64)
+        for place, each in enumerate(entries(name, series))
+    ]
+    found = [array for array in arrays if len(array) >= min_length]
     if not found:
         raise ValueError(
             f"`datasets[{number}]` must hold a series of at least `min_length`={min_length} steps; "

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from mlrforecast.pretraining._checks import at_least, entries, share
+from mlrforecast.pretraining._checks import series as checked
 from mlrforecast.pretraining.arrow import read_arrow
 
 __all__ = ["Windows"]
@@ -36,7 +38,10 @@ class Windows:
     Raises
     ------
     ValueError
-        If a source has no series that is long enough, or the weights do not fit.
+        If a source has no series that is long enough, a series is no row of finite values and NaN,
+        the weights do not fit, or a number is out of its range.
+    TypeError
+        If an argument is of the wrong type.
 
     Examples
     --------
@@ -56,11 +61,15 @@ class Windows:
         min_past: int = 60,
         drop_rate: float = 0.0,
     ) -> None:
-        if not 0 <= drop_rate < 1:
-            raise ValueError(f"`drop_rate` must lie in [0, 1), got {drop_rate!r}.")
-        self.context_length, self.prediction_length = context_length, prediction_length
-        self.min_past, self.drop_rate = min_past, drop_rate
-        self.sources = [self._read(source, number) for number, source in enumerate(sources)]
+        self.context_length = at_least(1, "context_length", context_length)
+        self.prediction_length = at_least(1, "prediction_length", prediction_length)
+        self.min_past = at_least(1, "min_past", min_past)
+        self.drop_rate = share("drop_rate", drop_rate)
+        if isinstance(sources, PathLike):
+            raise TypeError(f"`sources` must be a sequence of files or series, got {sources!r}.")
+        self.sources = [
+            self._read(source, number) for number, source in enumerate(entries("sources", sources))
+        ]
         if not self.sources:
             raise ValueError("`sources` must hold at least one source of series, got none.")
         self.shares = self._shares(weights)
@@ -116,10 +125,14 @@ class Windows:
 
     def _read(self, source: Any, number: int) -> list[np.ndarray]:
         """Return the series of a source that are long enough."""
-        series = read_arrow(source) if isinstance(source, str | PathLike) else source
-        arrays = [np.asarray(each, dtype=np.float32) for each in series]
-        if wrong := [array.shape for array in arrays if array.ndim != 1]:
-            raise ValueError(f"`sources[{number}]` must hold series of shape (T,), got {wrong[0]}.")
+        name = f"sources[{number}]"
+        series: Any = source
+        if isinstance(source, str | PathLike):
+            series = read_arrow(source)
+        arrays = [
+            checked(f"{name}[{place}]", each, np.float32)
+            for place, each in enumerate(entries(name, series))
+        ]
         least = self.min_past + self.prediction_length
         found = [array for array in arrays if len(array) >= least]
         if not found:
@@ -132,7 +145,12 @@ class Windows:
 
     def _shares(self, weights: Sequence[float] | None) -> np.ndarray:
         """Return the probability of each source."""
-        given = np.ones(len(self.sources)) if weights is None else np.asarray(weights, dtype=float)
+        if weights is None:
+            return np.full(len(self.sources), 1 / len(self.sources))
+        try:
+            given = np.asarray(weights, dtype=float)
+        except (TypeError, ValueError):
+            given = np.zeros(0)
         if given.shape != (len(self.sources),) or not (given > 0).all() or np.isinf(given).any():
             raise ValueError(
                 f"`weights` must be a positive number for each of the {len(self.sources)} sources, "

@@ -1,6 +1,7 @@
 """The benchmark of pretraining: its data sets and scores are those of Chronos' evaluation."""
 
 import csv
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,16 @@ def test_a_trial_writes_a_row_for_each_model(tmp_path):
     models = {(row["head"], row["attention"]) for row in tables["scores"]}
     assert models == {("quantiles", "mlr"), ("quantiles", "standard"), ("seasonal_naive", "")}
     assert all(str(tmp_path) not in row["command"] for row in tables["runs"])
+
+
+@pytest.mark.usefixtures("seeded")
+def test_what_is_refused_is_refused_before_series_are_made(tmp_path, monkeypatch):
+    script = ROOT / "benchmarks" / "pretrain.py"
+    monkeypatch.syspath_prepend(str(script.parent))
+    monkeypatch.setattr(sys, "argv", ["pretrain.py", str(tmp_path / "out"), "--heads", "points"])
+    with pytest.raises(ValueError, match="`head` must be one of tokens, quantiles; got 'points'"):
+        runpy.run_path(str(script), run_name="__main__")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.skipif(not RESULTS.exists(), reason="no run of it is committed")

@@ -84,3 +84,21 @@ def test_what_cannot_be_used_is_told_in_a_line(run, series, tmp_path, words, mes
     assert done.exit_code == 2
     assert message in done.stderr
     assert not (tmp_path / "model").exists()
+
+
+def test_outputs_are_checked_before_anything_is_trained(run, series, tmp_path, monkeypatch):
+    """The series were written over by losses, and models of hours refused by their folders."""
+    monkeypatch.setattr("mlrforecast.cli._pretrain.pretrain", None)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes").write_text("mine")
+    before = (tmp_path / series).read_bytes()
+    for words, message in (
+        (("--out", "taken"), "`--out` cannot be 'taken': 'taken' holds something else"),
+        (("--out", "m", "--checkpoint-dir", "./m"), "`--checkpoint-dir` cannot be 'm', which is"),
+        (("--out", "m", "--losses", series), "`--losses` cannot be 'k.arrow', which is read"),
+    ):
+        done = run("pretrain", series, *TINY, *words)
+        assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+    assert (tmp_path / series).read_bytes() == before
+    done = run("synthesize", "kernels", "--num-series", 1, "--jobs", 0, "--out", "j.arrow")
+    assert "`--jobs` must be at least 1, or -1 for all cores; got 0" in done.stderr

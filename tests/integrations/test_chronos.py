@@ -130,7 +130,19 @@ class TestContexts:
             ([np.ones((2, 2))], ValueError, r"`inputs\[0\]` must have the shape \(T,\)"),
             ([np.ones(0)], ValueError, r"`inputs\[0\]` must have the shape \(T,\)"),
             ("text", TypeError, "`inputs` must be a tensor or a list of tensors"),
-            ([np.ones(5), np.full(5, np.nan)], DataError, "no observed value in series '1'"),
+            (
+                [np.ones(5), np.full(5, np.nan)],
+                DataError,
+                r"`inputs\[1\]` must hold a value in the newest 5 steps, got NaN alone",
+            ),
+            (
+                [np.ones(5), np.r_[np.ones(29), np.inf]],
+                DataError,
+                r"`inputs\[1\]` must be finite or NaN, got inf at step 29",
+            ),
+            ([["a"]], TypeError, r"`inputs\[0\]` must be a series of real numbers, got \['a'\]"),
+            ([{"target": 1}], TypeError, r"`inputs\[0\]` must be a series of real numbers"),
+            (torch.ones(3) * 1j, TypeError, r"`inputs\[0\]` must be a series of real numbers"),
         ],
     )
     def test_bad_contexts(self, pipeline, given, error, message):
@@ -140,6 +152,13 @@ class TestContexts:
     def test_bad_levels(self, pipeline):
         with pytest.raises(ValueError, match=r"`quantile_levels` must be .* in \(0, 1\)"):
             pipeline.predict_quantiles(rows(frame()), quantile_levels=[1.5])
+        for levels in (0.5, "0.5", None):
+            with pytest.raises(TypeError, match="`quantile_levels` must be a sequence such as"):
+                pipeline.predict_quantiles(rows(frame()), quantile_levels=levels)
+
+    def test_a_horizon_that_is_no_number(self, pipeline):
+        with pytest.raises(TypeError, match="`prediction_length` must be an integer, got '3'"):
+            pipeline.predict(rows(frame()), "3", limit_prediction_length=True)
 
     def test_contexts_without_time_are_not_guessed_for_a_model_that_reads_it(self, chronos):
         dated = MLRForecaster(**SMALL).fit(frame())
@@ -223,6 +242,8 @@ class TestFrames:
         assert (found["target_name"] == "sold").all()
         with pytest.raises(ValueError, match="`freq` must be that of the forecaster, 'D', got 'h'"):
             pipeline.predict_df(frame(), freq="h")
+        with pytest.raises(TypeError, match=r"`target` must name one column, got \['sold'\]"):
+            pipeline.predict_df(frame(), target=["sold"])
 
     def test_covariates_are_read_from_frames(self, chronos):
         table = frame()
@@ -267,6 +288,8 @@ class TestFolders:
             load(tmp_path / "model", dtype="bfloat16")
         with pytest.raises(ValueError, match="`device_map` must be one of"):
             load(tmp_path / "model", device_map="tpu")
+        with pytest.raises(ValueError, match="A forecaster is read without `quantization`"):
+            load(tmp_path / "model", quantization=4)
         (weights,) = (tmp_path / "model").glob("*.safetensors")
         weights.write_bytes(b"short")
         with pytest.raises(ModelFileError):

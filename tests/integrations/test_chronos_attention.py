@@ -223,3 +223,13 @@ def test_what_cannot_be_converted_is_told(dummy):
         convert(dummy, ranks=(2, 1))
     with pytest.raises(TypeError, match=r"`pipeline` must be a ChronosPipeline, .* got a str"):
         convert("amazon/chronos-t5-tiny", ranks=(2, 2))
+    for ranks in (4, {"encoder": 4}):
+        with pytest.raises(TypeError, match="`ranks` must be a sequence with one entry for each"):
+            convert(dummy, ranks=ranks)
+
+
+@pytest.mark.shared
+def test_another_attention_than_the_saved_one_is_refused(dummy, name, tmp_path):
+    convert(dummy, **DUMMIES[name]).inner_model.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="`attn_implementation` must be 'mlr' or left out"):
+        chronos.BaseChronosPipeline.from_pretrained(tmp_path, attn_implementation="sdpa")

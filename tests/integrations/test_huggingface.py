@@ -259,9 +259,99 @@ def test_bad_levels_are_refused_before_anything_is_made(hf, levels, message):  #
 
 
 def test_a_causal_model_of_no_length_needs_sizes(hf):  # noqa: F811
-    model = hf.convert(t5(), ranks={"decoder": (4, 4)})
     with pytest.raises(ValueError, match="`block_sizes` must stand in the configuration"):
-        model(**batch(), decoder_input_ids=torch.randint(2, 48, (3, 9)))
+        hf.convert(t5(), ranks={"decoder": (4, 4)})
+
+
+def test_cross_attention_of_a_class_of_its_own_stays_standard(hf):  # noqa: F811
+    """That of BERT says neither that it crosses nor that it is part of a decoder."""
+    from transformers import BertConfig, BertLMHeadModel
+
+    sizes = {"hidden_size": 24, "intermediate_size": 24, "num_hidden_layers": 1}
+    decodes = {"is_decoder": True, "add_cross_attention": True}
+    model = shaken(
+        BertLMHeadModel(BertConfig(**sizes, **decodes, num_attention_heads=3, vocab_size=48))
+    )
+    changed = hf.convert(model, ranks=(4, 4), block_sizes=(None, 2))
+    ids, read = torch.randint(2, 48, (2, 1)), torch.randn(2, 9, 24)
+    # One token has but itself to attend to, and nine to cross to.
+    close(*(each(ids, encoder_hidden_states=read).logits for each in (changed, model)))
+    module = changed.bert.encoder.layer[0].crossattention.self
+    q, k, v = torch.randn(3, 2, 3, 9, 8)
+    unnamed = torch.nn.Module()
+    unnamed.config, unnamed.is_causal = changed.config, False
+    for each, count in ((module, 9), (unnamed, 4)):
+        found, _ = hf._attend(each, q[:, :, :count], k, v, None)
+        expected = torch.nn.functional.scaled_dot_product_attention(q[:, :, :count], k, v)
+        close(found, expected.transpose(1, 2))
+
+
+ONE_STACK = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "vocab_size": 48}
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "reason"),
+    [
+        ("GPTNeoX", {"intermediate_size": 32}, "`partial_rotary_factor` is 0.25"),
+        ("GPTJ", {"rotary_dim": 4}, "`rotary_dim` is 4"),
+        ("Cohere", {"intermediate_size": 32}, "CohereAttention turns neighbouring columns"),
+    ],
+)
+def test_levels_are_refused_where_rotary_positions_would_cross_them(hf, kind, options, reason):  # noqa: F811
+    import transformers
+
+    config = getattr(transformers, f"{kind}Config")(**ONE_STACK, **options)
+    model = shaken(getattr(transformers, f"{kind}ForCausalLM")(config), size=0.1)
+    ids = torch.randint(2, 48, (1, 6))
+    close(hf.convert(model, ranks=(8,))(ids).logits, model(ids).logits)
+    with pytest.raises(ValueError, match=f"`ranks` must be one level .* {reason}"):
+        hf.convert(model, ranks=(4, 4))
+    model.config.ranks = (4, 4)
+    model.set_attn_implementation("mlr")
+    with pytest.raises(ValueError, match=f"`ranks` must be one level .* {reason}"):
+        model(ids)
+
+
+def test_models_that_would_stay_what_they_are_are_refused(hf):  # noqa: F811
+    from transformers import BloomConfig, BloomForCausalLM, CLIPConfig
+
+    bloom = BloomForCausalLM(BloomConfig(hidden_size=32, n_head=4, n_layer=1, vocab_size=48))
+    with pytest.raises(TypeError, match=r"`model` must ask for .* BloomForCausalLM does not"):
+        hf.convert(bloom, ranks=(8,))
+    with pytest.raises(TypeError, match=r"`model` must be a PreTrainedModel .* got a Linear"):
+        hf.convert(torch.nn.Linear(2, 2))
+    for config in (CLIPConfig(), "gpt2"):
+        with pytest.raises(TypeError, match="`config` must be the configuration of one model"):
+            hf.with_mlr(config)
+    for name in ("ranks", "block_sizes"):
+        with pytest.raises(ValueError, match=f"`{name}` must be a sequence in a model of one"):
+            hf.convert(llama(), **{"ranks": (4, 4)} | {name: {"decoder": (4, 4)}})
+    with pytest.raises(ValueError, match="`ranks` must name the levels of at least one stack"):
+        hf.convert(t5(), ranks={"encoder": None})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("ranks", (5, 3), "`ranks` must be even in a model with rotary positions"),
+        ("ranks", {"enc": (4, 4)}, "`ranks` must be given for encoder and decoder, got"),
+        ("ranks", 8, "`ranks` must be a sequence with one entry for each level, got 8"),
+        ("divide_by_shared_levels", "no", "`divide_by_shared_levels` must be True or False"),
+    ],
+)
+def test_a_configuration_that_nobody_checked_is_refused(hf, field, value, message):  # noqa: F811
+    model = llama()
+    setattr(model.config, field, value)
+    model.set_attn_implementation("mlr")
+    with pytest.raises((TypeError, ValueError), match=message):
+        model(torch.randint(2, 48, (1, 5)))
+
+
+def test_sinks_of_attention_are_not_left_out(hf):  # noqa: F811
+    module = hf.convert(llama(), ranks=(8,)).model.layers[0].self_attn
+    q = torch.randn(1, 4, 3, 8)
+    with pytest.raises(ValueError, match="MLR attention has no `s_aux`"):
+        hf._attend(module, q, q, q, None, s_aux=torch.zeros(4))
 
 
 def test_a_release_without_the_interface_is_refused(hf, monkeypatch):  # noqa: F811

@@ -1,5 +1,7 @@
 """Synthetic series: seeded, the same in any number of processes, and as they were published."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -120,6 +122,45 @@ def test_what_is_no_file_of_series_is_told(tmp_path):
     (tmp_path / "text.arrow").write_text("not arrow")
     with pytest.raises(ValueError, match="must be an Arrow file with lists of numbers"):
         read_arrow(tmp_path / "text.arrow")
-    with pytest.raises(ValueError, match=r"`series\[1\]` must be of shape \(T,\)"):
+    with pytest.raises(ValueError, match=r"`series\[1\]` must be a series of shape \(T,\)"):
         write_arrow(tmp_path / "x.arrow", [np.ones(2), np.ones((2, 2))])
+    with pytest.raises(ValueError, match=r"`series\[0\]` must be finite .* float32, got 1e\+300"):
+        write_arrow(tmp_path / "x.arrow", [[1e300]])
     assert not (tmp_path / "x.arrow").exists()
+    with pytest.raises(FileNotFoundError, match="`path` must be a file in a folder that exists"):
+        write_arrow(tmp_path / "none" / "x.arrow", [np.ones(2)])
+
+
+@pytest.mark.parametrize("rows", [[[[1.0]]], [["a"]], [1.0], [{"a": 1}]])
+def test_a_column_of_something_else_is_told(tmp_path, rows):
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.table({"target": rows})
+    with arrow.ipc.new_file(tmp_path / "x.arrow", table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(ValueError, match=r"x\.arrow' must be an Arrow file with lists of numbers"):
+        read_arrow(tmp_path / "x.arrow")
+
+
+def test_processes_that_draw_need_no_torch():
+    code = (
+        "import sys; from mlrforecast.pretraining import kernel_synth, read_arrow, tsmixup; "
+        "print([name for name in ('torch', 'lightning', 'pandas') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("datasets", "options", "error", "message"),
+    [
+        (np.ones((2, 200)), {}, ValueError, r"`datasets\[0\]\[0\]` must be a series of shape"),
+        (["k.arrow"], {}, TypeError, r"`datasets\[0\]` must be a sequence, got 'k\.arrow'"),
+        ([["k"]], {}, TypeError, r"`datasets\[0\]\[0\]` must be a series of real numbers"),
+        ([[np.full(200, np.inf)]], {}, ValueError, r"must be finite or NaN .* inf at step 0"),
+        ([[np.ones(200)]], {"alpha": np.inf}, ValueError, "`alpha` must be finite, got inf"),
+        ([[np.ones(200)]], {"num_workers": 0}, ValueError, "`num_workers` must be at least 1, or"),
+    ],
+)
+def test_what_cannot_be_mixed_is_told(datasets, options, error, message):
+    with pytest.raises(error, match=message):
+        tsmixup(datasets, 2, **options)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from mlrforecast._core.atomic import DRAFT
 from mlrforecast._core.errors import ModelFileError
-from mlrforecast.pretraining import PretrainConfig, PretrainedModel, build_model
+from mlrforecast.pretraining import PretrainConfig, PretrainedModel, _files, build_model
 from mlrforecast.pretraining._network import Attention, Cache
 
 SMALL = {
@@ -242,6 +243,7 @@ def test_saved_models_come_back_and_foreign_folders_stay(tmp_path):
         ({"decoder_ranks": (9,)}, r"`decoder_ranks` must sum to `head_width`=8"),
         ({"head": "points"}, "`head` must be one of tokens, quantiles; got 'points'"),
         ({"attention": "linear"}, "`attention` must be one of mlr, standard; got 'linear'"),
+        ({"limit": float("inf")}, "`limit` must be finite, got inf"),
         ({"dropout": 1.0}, r"`dropout` must lie in \[0, 1\), got 1.0"),
         ({"limit": 0}, "`limit` must be above 0, got 0"),
         ({"width": 0}, "`width` must be at least 1, got 0"),
@@ -255,12 +257,20 @@ def test_bad_configurations_are_refused(options, message):
         PretrainConfig(**SMALL | options)
     with pytest.raises(TypeError, match=r"`width` must be a whole number, got 1\.5"):
         PretrainConfig(width=1.5)
+    for name, value, kind in (
+        ("dropout", "a", "a number"),
+        ("ranks", 5, "a sequence"),
+        ("quantile_levels", 0.5, "a sequence"),
+        ("divide_by_shared_levels", "no", "True or False"),
+    ):
+        with pytest.raises(TypeError, match=f"`{name}` must be {kind}, got {value!r}"):
+            PretrainConfig(**SMALL | {name: value})
 
 
 @pytest.mark.usefixtures("seeded")
 def test_bad_requests_are_refused():
     model = PretrainedModel(made())
-    with pytest.raises(ValueError, match=r"`contexts\[0\]` must be of shape \(T,\)"):
+    with pytest.raises(ValueError, match=r"`contexts\[0\]` must be a series of shape \(T,\)"):
         model.predict_quantiles([np.ones((2, 2))])
     with pytest.raises(ValueError, match="`contexts` must hold at least one series"):
         model.predict_quantiles([])
@@ -268,3 +278,43 @@ def test_bad_requests_are_refused():
         model.predict_quantiles([np.ones(3)], quantile_levels=(0.5, 1.0))
     with pytest.raises(ValueError, match="`num_samples` must be at least 1, got 0"):
         model.predict_quantiles([np.ones(3)], num_samples=0)
+    with pytest.raises(ValueError, match=r"`contexts\[0\]` must be finite or NaN"):
+        model.predict_quantiles([[1.0, np.inf]])
+    with pytest.raises(ValueError, match="`quantile_levels` must lie"):
+        model.predict_quantiles([np.ones(3)], quantile_levels=["a"])
+
+
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize("at", ["model.safetensors", "config.json"])
+def test_a_writer_that_was_killed_leaves_no_mixture_and_its_folder_can_be_used(
+    tmp_path, monkeypatch, at
+):
+    """The weights were replaced first: with the earlier configuration, they were another model."""
+    earlier, model = PretrainedModel(made()), PretrainedModel(made(ranks=(4, 4)))
+    earlier.save(tmp_path / "model")
+    write = _files.write_whole
+
+    def killing(path, content):
+        if path.name.endswith(at):
+            raise _KilledError
+        write(path, content)
+
+    monkeypatch.setattr(_files, "write_whole", killing)
+    for folder in ("model", "new"):
+        with pytest.raises(_KilledError):
+            model.save(tmp_path / folder)
+    monkeypatch.setattr(_files, "write_whole", write)
+    if at == "config.json":
+        with pytest.raises(ModelFileError, match=r"config\.json"):
+            PretrainedModel.load(tmp_path / "model")
+    else:
+        assert PretrainedModel.load(tmp_path / "model").config == earlier.config
+    (tmp_path / "new" / f"{DRAFT}model.safetensors").write_bytes(b"half")
+    for folder in ("model", "new"):
+        model.save(tmp_path / folder)
+        assert PretrainedModel.load(tmp_path / folder).config == model.config
+        assert len(os.listdir(tmp_path / folder)) == 2
+
+
+class _KilledError(Exception):
+    pass

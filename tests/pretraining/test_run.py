@@ -1,10 +1,7 @@
 """Pretraining: repeatable, resumed to the same weights, shared by devices, and it learns."""
 
-import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,7 +106,7 @@ def test_it_learns_to_go_on_with_a_cycle(head, attention):
     )
     cycle = [np.tile([0.0, 1.0, 3.0, 1.0], 50) + 1]
     options = PretrainOptions(
-        **OPTIONS | {"max_steps": 300, "drop_rate": 0.0, "learning_rate": 2e-2}
+        **OPTIONS | {"max_steps": 150, "drop_rate": 0.0, "learning_rate": 5e-2}
     )
     trained = pretrain(config, [cycle], options)
     assert trained.losses[-10:].mean() < 0.5 * trained.losses[:10].mean()
@@ -151,7 +148,10 @@ def test_windows_are_padded_on_the_left_and_steps_are_dropped():
     [
         ([[np.ones(9)]], {}, r"`sources\[0\]` must hold a series of at least 28 .* at most 9"),
         ([], {}, "`sources` must hold at least one source"),
-        ([[np.ones((40, 2))]], {}, r"`sources\[0\]` must hold series of shape \(T,\)"),
+        ([[np.ones((40, 2))]], {}, r"`sources\[0\]\[0\]` must be a series of shape \(T,\)"),
+        (np.ones((2, 40)), {}, r"`sources\[0\]\[0\]` must be a series of shape \(T,\)"),
+        ([[np.full(40, 1e39)]], {}, r"`sources\[0\]\[0\]` must be finite .* float32, got 1e\+39"),
+        ([[np.ones(40)]], {"weights": ["a"]}, "`weights` must be a positive number for each"),
         ([[np.ones(40)]], {"weights": [1, 2]}, "`weights` must be a positive number for each"),
         ([[np.ones(40)]], {"weights": [0]}, "`weights` must be a positive number for each"),
     ],
@@ -165,7 +165,10 @@ def test_bad_sources_are_refused(sources, options, message):
     ("options", "message"),
     [
         ({"max_steps": 0}, "`max_steps` must be at least 1, got 0"),
-        ({"learning_rate": -1.0}, "`learning_rate` must be a finite number of at least 0"),
+        ({"learning_rate": -1.0}, r"`learning_rate` must be at least 0, got -1\.0"),
+        ({"gradient_clip": -1}, "`gradient_clip` must be above 0, got -1"),
+        ({"drop_rate": 1}, r"`drop_rate` must lie in \[0, 1\), got 1"),
+        ({"seed": 2**32}, r"`seed` must be below 2\*\*32"),
         ({"batch_size": 5, "devices": 2}, "`batch_size` must be a multiple of `devices`=2, got 5"),
         ({"schedule": "steps"}, "`schedule` must be one of linear, cosine, constant; got 'steps'"),
         ({"precision": "8"}, "`precision` must be one of"),
@@ -176,10 +179,33 @@ def test_bad_options_are_refused(options, message):
         PretrainOptions(**options)
 
 
+def test_wrong_types_are_refused():
+    with pytest.raises(TypeError, match="`compile` must be True or False, got 'no'"):
+        PretrainOptions(compile="no")
+    with pytest.raises(TypeError, match="`learning_rate` must be a number, got 'fast'"):
+        PretrainOptions(learning_rate="fast")
+    with pytest.raises(TypeError, match="`config` must be a PretrainConfig, got a dict"):
+        pretrain({}, [[np.ones(40)]])
+    with pytest.raises(TypeError, match=r"`sources` must be a sequence, got 'k\.arrow'"):
+        pretrain(CONFIG, "k.arrow")
+
+
 def test_divergence_is_told(series):
     options = PretrainOptions(**OPTIONS | {"learning_rate": 1e30, "gradient_clip": None})
     with pytest.raises(FloatingPointError, match=r"Lower `learning_rate` \(it is 1e\+30\)"):
         pretrain(CONFIG, [series], options)
+
+
+def test_a_run_that_diverges_stops_and_keeps_nothing_of_it(series, tmp_path, monkeypatch):
+    """It went on to its last step, and was kept as a finished run that could not be repaired."""
+    drawn = []
+    draw = Windows.draw
+    monkeypatch.setattr(Windows, "draw", lambda *a, **k: drawn.append(1) or draw(*a, **k))
+    options = {"learning_rate": 1e30, "gradient_clip": None, "max_steps": 400}
+    with pytest.raises(FloatingPointError, match=r"the loss of step \d+ is nan"):
+        pretrain(CONFIG, [series], PretrainOptions(**OPTIONS | options), checkpoint_dir=tmp_path)
+    assert len(drawn) < 25
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_short_numbers_train_too(series, whole):
@@ -214,41 +240,17 @@ def test_a_step_is_one_graph(monkeypatch, series, head, attention):
     np.testing.assert_allclose(made.losses, plain.losses, rtol=1e-4)
 
 
-PROGRAM = """
-import json, sys
-import numpy as np
-from tests.pretraining.test_run import CONFIG, OPTIONS
-from mlrforecast.pretraining import PretrainConfig, PretrainOptions, kernel_synth, pretrain
-
-if __name__ == "__main__":
+@pytest.mark.slow
+def test_two_processes_share_the_windows_of_a_step(series, capfd):
     config = PretrainConfig(**CONFIG.to_dict() | {"dropout": 0.0})
-    series = list(kernel_synth(5, length=80))
-    runs = [
+    one, two = (
         pretrain(config, [series], PretrainOptions(**OPTIONS | {"max_steps": 4, "devices": n}))
         for n in (1, 2)
-    ]
-    sums = [sum(p.double().sum().item() for p in r.model.network.parameters()) for r in runs]
-    print(json.dumps({"sums": sums, "losses": [r.losses.tolist() for r in runs]}))
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_share_the_windows_of_a_step(tmp_path):
-    (tmp_path / "program.py").write_text(PROGRAM)
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "program.py")],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    found = json.loads(done.stdout)
-    assert found["sums"][0] == pytest.approx(found["sums"][1], rel=1e-4)
-    assert found["losses"][1][-1] > 0
+    sums = [sum(p.double().sum().item() for p in r.model.network.parameters()) for r in (one, two)]
+    assert sums[0] == pytest.approx(sums[1], rel=1e-4)
+    assert two.losses[-1] > 0
+    assert capfd.readouterr().err == ""
 
 
 def test_neither_chronos_nor_gluonts_is_needed():
