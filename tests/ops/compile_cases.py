@@ -13,6 +13,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import JITFunction, driver
 
+from mlrforecast.ops.attention import _hopper
 from mlrforecast.ops.attention import triton as operators
 
 CASES: dict[str, dict[str, Any]] = {
@@ -65,6 +66,13 @@ def attend(
         )
 
 
+def attend_on_hopper() -> None:
+    q, k, v = (torch.randn(1, 2, 256, 16, dtype=torch.bfloat16) for _ in range(3))
+    what = ((8, 8), (0.1, 0.2), (0, 64), 0, True, True)
+    out, lse = _hopper.attend(q, k, v, *what)
+    _hopper.differentiate(torch.zeros_like(out), q, k, v, out, lse, *what)
+
+
 def decode(splits: int) -> None:
     q, v = torch.randn(1, 4, 1, 8).bfloat16(), torch.randn(1, 2, 256, 8).bfloat16()
     keys = [torch.randn(1, 2, steps, 4).bfloat16() for steps in (256, 64)]
@@ -89,6 +97,9 @@ def main() -> None:
             attend(**case)
             found[name] = compiled[:]
             compiled.clear()
+        attend_on_hopper()
+        found["hopper"] = compiled[:]
+        compiled.clear()
         for splits in (1, 4):
             decode(splits)
             found[f"decode-{splits}"] = compiled[:]

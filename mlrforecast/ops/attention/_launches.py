@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from mlrforecast.ops._layout import constant
 from mlrforecast.ops.attention._walks import Evenness
 
 __all__ = [
@@ -20,11 +21,13 @@ __all__ = [
     "INTERPRETED",
     "Launch",
     "abilities",
+    "column_factors",
     "describable",
     "descriptors",
     "launch_of",
     "make_layout",
     "power_of_two",
+    "strided",
     "sum_dtype",
 ]
 
@@ -239,3 +242,20 @@ def descriptors(layout: Any, x: Tensor, values: Tensor) -> list[Any]:
 
     by_width = [describe(x, width) if width in layout.padded else 0 for width in _WIDTHS]
     return [*by_width, describe(values, layout.value_width)]
+
+
+def strided(*tensors: Tensor) -> list[Any]:
+    """Return each tensor and the elements from one sequence, head and step to the next."""
+    return [argument for x in tensors for argument in (x, x.stride()[:3])]
+
+
+def column_factors(q: Tensor, ranks: Sequence[int], scales: Sequence[float]) -> Tensor:
+    """Return the factor of each column of the queries, relative to the largest.
+
+    Relative to it no factor is above 1, and half-precision queries cannot overflow.
+    """
+    largest = max(scales)
+    columns = [
+        scale / largest for scale, rank in zip(scales, ranks, strict=True) for _ in range(rank)
+    ]
+    return constant(columns, sum_dtype(q), q.device)

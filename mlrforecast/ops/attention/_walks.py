@@ -11,7 +11,7 @@ from torch import Tensor
 
 from mlrforecast.ops.attention._case import AttentionCase
 
-__all__ = ["Evenness", "Span", "Walk", "make_walk", "spacing_of_ids"]
+__all__ = ["Evenness", "Span", "Walk", "edges_of_grid", "make_walk", "spacing_of_ids"]
 
 
 class Evenness(NamedTuple):
@@ -80,18 +80,39 @@ class Span:
         return not self.causal and self.num_keys % self.columns != 0
 
 
+def _blocks_of_grid(sizes: tuple[int, ...], offset: int, length: int) -> tuple[int, ...]:
+    """Return the steps of the blocks of each level, none longer than the sequence."""
+    longest = length + offset
+    return tuple(min(size or longest, longest) for size in sizes)
+
+
+def _ids_of_grid(sizes: tuple[int, ...], offset: int, length: int) -> Tensor:
+    """Return the block of each position."""
+    steps = torch.arange(length)
+    return torch.stack([(steps + offset) // size for size in sizes])
+
+
+@lru_cache(maxsize=256)
+def edges_of_grid(
+    sizes: tuple[int, ...], offset: int, length: int, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """Return where the block of each position begins and ends, each int32 (num_levels, T)."""
+    with torch.inference_mode(False):
+        edges = _edges_of(_ids_of_grid(_blocks_of_grid(sizes, offset, length), offset, length))
+        starts, ends = edges[:, 0].to(device).unbind()
+    return starts, ends
+
+
 @lru_cache(maxsize=256)
 def _walk_of_grid(
     sizes: tuple[int, ...], offset: int, span: Span, device: torch.device
 ) -> tuple[Walk, Evenness]:
     """Return the walk over a grid of blocks, and its spacing; every layer asks for them."""
     length = span.num_keys
-    longest = length + offset
-    sizes = tuple(min(size or longest, longest) for size in sizes)
+    sizes = _blocks_of_grid(sizes, offset, length)
     # What is born in inference mode could never be part of a training step.
     with torch.inference_mode(False):
-        steps = torch.arange(length)
-        edges = _edges_of(torch.stack([(steps + offset) // size for size in sizes]))
+        edges = _edges_of(_ids_of_grid(sizes, offset, length))
         walk = Walk(edges.to(device), _places_of(edges, span).to(device))
     starts = [[0, *range(size - offset % size, length, size)] for size in sizes]
     return walk, _evenness(starts, span.num_queries, length)

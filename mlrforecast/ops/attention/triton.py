@@ -12,17 +12,19 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mlrforecast.ops._layout import constant
+from mlrforecast.ops.attention import _hopper
 from mlrforecast.ops.attention._case import AttentionCase, nesting_refusal
 from mlrforecast.ops.attention._launches import (
     ABSENT,
     AVAILABLE,
     INTERPRETED,
     abilities,
+    column_factors,
     describable,
     descriptors,
     launch_of,
     make_layout,
+    strided,
     sum_dtype,
 )
 from mlrforecast.ops.attention._walks import Span, make_walk, spacing_of_ids
@@ -159,6 +161,9 @@ def _attend(
     from mlrforecast.ops.attention import _triton_kernels as kernels
 
     q, k, v = (_columns_together(x) for x in (q, k, v))
+    plain = ids is None and key_mask is None and dropout_p == 0
+    if plain and _hopper.serves(q, k, v, sizes, offset, causal):
+        return _hopper.attend(q, k, v, ranks, scales, sizes, offset, causal, divide)
     batch, num_heads, num_queries, width = q.shape
     num_keys, value_width = v.shape[2:]
     out = q.new_empty(batch, num_heads, num_queries, value_width)
@@ -174,8 +179,8 @@ def _attend(
     # Triton launches on the current device, which need not be that of the tensors.
     with torch.cuda.device_of(q):
         kernels.forward[(-(-num_queries // launch.rows), batch * num_heads)](
-            *_strided(q), _factors(q, ranks, scales), *_strided(k, v),
-            *descriptors(layout, k, v), *_strided(out), lse,
+            *strided(q), column_factors(q, ranks, scales), *strided(k, v),
+            *descriptors(layout, k, v), *strided(out), lse,
             *walk.arguments, *_optional(q, key_mask, seed), dropout_p,
             num_heads, num_queries, num_keys, max(scales) * math.log2(math.e),
             layout, **launch.options,
@@ -226,6 +231,11 @@ def _differentiate(
     from mlrforecast.ops.attention import _triton_kernels as kernels
 
     q, k, v, grad = (_columns_together(x) for x in (q, k, v, grad))
+    plain = ids is None and key_mask is None and dropout_p == 0
+    if plain and _hopper.serves(q, k, v, sizes, offset, causal):
+        return _hopper.differentiate(
+            grad, q, k, v, out, lse, ranks, scales, sizes, offset, causal, divide
+        )
     batch, num_heads, num_queries, width = q.shape
     num_groups, num_keys, value_width = v.shape[1:]
     grad_q, grad_k, grad_v = (x.new_empty(x.shape) for x in (q, k, v))
@@ -242,9 +252,9 @@ def _differentiate(
         walk, evenness = make_walk(ids, sizes, offset, spacing, span, q.device)
         layout = make_layout(launch, tuple(ranks), evenness, *what, span.cut, describable(k, v))
         kernels.backward_queries[(-(-num_queries // launch.rows), batch * num_heads)](
-            *_strided(q), _factors(q, ranks, scales), *_strided(k, v),
-            *descriptors(layout, k, v), *_strided(out, grad), lse, means,
-            *_strided(grad_q, scaled_q), *walk.arguments, *rest, num_heads, *numbers,
+            *strided(q), column_factors(q, ranks, scales), *strided(k, v),
+            *descriptors(layout, k, v), *strided(out, grad), lse, means,
+            *strided(grad_q, scaled_q), *walk.arguments, *rest, num_heads, *numbers,
             layout, **launch.options,
         )  # fmt: skip
         # Now that the means of the slopes and the scaled queries are there.
@@ -255,8 +265,8 @@ def _differentiate(
             launch, tuple(ranks), evenness, *what, span.cut, describable(scaled_q, grad)
         )
         kernels.backward_keys[(-(-num_keys // launch.rows), batch * num_groups)](
-            *_strided(scaled_q, k, v), *descriptors(layout, scaled_q, grad), *_strided(grad),
-            lse, means, *_strided(grad_k, grad_v), *walk.arguments, *rest, num_groups, *numbers,
+            *strided(scaled_q, k, v), *descriptors(layout, scaled_q, grad), *strided(grad),
+            lse, means, *strided(grad_k, grad_v), *walk.arguments, *rest, num_groups, *numbers,
             layout, **launch.options,
         )  # fmt: skip
     return grad_q, grad_k, grad_v
@@ -322,23 +332,6 @@ torch.library.register_autograd("mlrforecast::mlr_attention_backward", _not_twic
 def _columns_together(x: Tensor) -> Tensor:
     """Return a tensor whose columns are neighbours in memory."""
     return x if x.stride(-1) == 1 else x.contiguous()
-
-
-def _strided(*tensors: Tensor) -> list[Any]:
-    """Return each tensor and the elements from one sequence, head and step to the next."""
-    return [argument for x in tensors for argument in (x, x.stride()[:3])]
-
-
-def _factors(q: Tensor, ranks: Sequence[int], scales: Sequence[float]) -> Tensor:
-    """Return the factor of each column of the queries, relative to the largest.
-
-    Relative to it no factor is above 1, and half-precision queries cannot overflow.
-    """
-    largest = max(scales)
-    columns = [
-        scale / largest for scale, rank in zip(scales, ranks, strict=True) for _ in range(rank)
-    ]
-    return constant(columns, sum_dtype(q), q.device)
 
 
 def _optional(q: Tensor, key_mask: Tensor | None, seed: Tensor | None) -> tuple[Tensor, Tensor]:

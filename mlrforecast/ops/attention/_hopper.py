@@ -1,0 +1,212 @@
+"""Launch the kernels for NVIDIA's Hopper, for the cases they are made for."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mlrforecast.ops.attention._launches import (
+    FUSION,
+    abilities,
+    column_factors,
+    describable,
+    power_of_two,
+    strided,
+    sum_dtype,
+)
+from mlrforecast.ops.attention._walks import edges_of_grid
+
+__all__ = ["attend", "differentiate", "serves"]
+
+_ROWS = 128
+"""Rows of a program: borders of blocks are multiples of it, or inside one tile of so many steps."""
+
+_WIDEST = 128
+_SHORTEST = 1024
+"""Steps from which these kernels are faster than those for any GPU."""
+
+_WIDTHS = (16, 32, 64, 128)
+
+_FORWARD_COLUMNS, _FORWARD_DEPTH = 128, 2
+_BACKWARD_COLUMNS, _BACKWARD_DEPTH = 64, 3
+
+
+def serves(
+    q: Tensor, k: Tensor, v: Tensor, sizes: Sequence[int], offset: int, causal: bool
+) -> bool:
+    """Return whether queries, keys and values are attended by these kernels.
+
+    Parameters
+    ----------
+    q, k, v : Tensor of shape (B, H, T, R), (B, G, S, R), (B, G, S, V)
+    sizes : sequence of int
+        Steps of the blocks of each level; 0 for all steps.
+    offset : int
+        Steps that came before the first.
+    causal : bool
+        Whether a query attends the keys up to it alone.
+
+    Returns
+    -------
+    bool
+    """
+    length = q.shape[2]
+    return (
+        q.device.type == "cuda"
+        and q.dtype.itemsize == 2
+        and length == k.shape[2] >= _SHORTEST
+        and (causal or length % _ROWS == 0)
+        and max(q.shape[3], v.shape[3]) <= _WIDEST
+        and _num_coarse(sizes, offset, length) is not None
+        and abilities(q.device)[0][0] == 9
+        and describable(q, k, v)
+    )
+
+
+def _num_coarse(sizes: Sequence[int], offset: int, length: int) -> int | None:
+    """Count the levels that have no border inside a tile of the diagonal; None if others do."""
+    if offset % _ROWS:
+        return None
+    inside = [size % _ROWS != 0 and size < length + offset for size in sizes]
+    coarse = inside.index(True) if True in inside else len(inside)
+    fits = coarse > 0 and all(_ROWS % size == 0 for size in sizes[coarse:])
+    return coarse if fits else None
+
+
+@lru_cache(maxsize=256)
+def _layout(
+    ranks: tuple[int, ...],
+    coarse: int,
+    value_columns: int,
+    group: int,
+    columns: int,
+    depth: int,
+    causal: bool,
+    scaled: bool,
+    divide: bool,
+) -> Any:
+    """Return what a kernel is specialised by."""
+    from mlrforecast.ops.attention._hopper_tiles import Layout
+
+    upto = tuple(itertools.accumulate(ranks, initial=0))
+    return Layout(
+        upto=upto,
+        padded=tuple(power_of_two(end) for end in upto[1:]),
+        levels=len(ranks),
+        coarse=coarse,
+        value_columns=value_columns,
+        value_width=power_of_two(value_columns),
+        group=group,
+        columns=columns,
+        depth=depth,
+        causal=causal,
+        scaled=scaled,
+        divide=divide,
+    )
+
+
+@lru_cache
+def _shared_layout(width: int) -> Any:
+    """Return how a tile of so many columns lies in shared memory."""
+    from triton.experimental.gluon.language import NVMMASharedLayout
+
+    return NVMMASharedLayout(swizzle_byte_width=min(2 * width, 128), element_bitwidth=16, rank=4)
+
+
+def _describe(x: Tensor, layout: Any, width: int) -> Any:
+    """Return the descriptor of the tiles of so many columns."""
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
+
+    shape = [1, 1, layout.columns, width]
+    return TensorDescriptor(x, list(x.shape), list(x.stride()), shape, _shared_layout(width))
+
+
+def _describe_widths(x: Tensor, layout: Any) -> list[Any]:
+    """Return the descriptors of all the tiles of ``x`` that there are."""
+    return [_describe(x, layout, width) if width in layout.padded else 0 for width in _WIDTHS]
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    ranks: Sequence[int],
+    scales: Sequence[float],
+    sizes: Sequence[int],
+    offset: int,
+    causal: bool,
+    divide: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the output (B, H, T, V) and the log-sum-exp (B, H, T), in units of log 2."""
+    from mlrforecast.ops.attention import _hopper_forward as kernels
+
+    batch, num_heads, length, _ = q.shape
+    value_columns = v.shape[3]
+    out = q.new_empty(batch, num_heads, length, value_columns)
+    lse = q.new_empty(batch, num_heads, length, dtype=sum_dtype(q))
+    layout = _layout(
+        tuple(ranks), _num_coarse(sizes, offset, length) or 0, value_columns,
+        num_heads // k.shape[1],
+        _FORWARD_COLUMNS, _FORWARD_DEPTH, causal, min(scales) < max(scales), divide,
+    )  # fmt: skip
+    with torch.cuda.device_of(q):
+        kernels.forward[(-(-length // _ROWS), batch * num_heads)](
+            *strided(q), column_factors(q, ranks, scales),
+            *_describe_widths(k, layout), _describe(v, layout, layout.value_width),
+            *strided(out), lse, *edges_of_grid(tuple(sizes), offset, length, q.device),
+            num_heads, length, max(scales) * math.log2(math.e), layout, num_warps=4, **FUSION,
+        )  # fmt: skip
+    return out, lse
+
+
+def differentiate(
+    grad: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    ranks: Sequence[int],
+    scales: Sequence[float],
+    sizes: Sequence[int],
+    offset: int,
+    causal: bool,
+    divide: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of queries, keys and values."""
+    from mlrforecast.ops.attention import _hopper_backward as kernels
+
+    if not describable(grad):
+        grad = grad.contiguous()
+    batch, num_heads, length, _ = q.shape
+    num_groups, value_columns = k.shape[1], v.shape[3]
+    scaled = min(scales) < max(scales)
+    layout = _layout(
+        tuple(ranks), _num_coarse(sizes, offset, length) or 0, value_columns,
+        num_heads // num_groups,
+        _BACKWARD_COLUMNS, _BACKWARD_DEPTH, causal, scaled, divide,
+    )  # fmt: skip
+    programs = -(-length // _ROWS)
+    grad_q, grad_k, grad_v = (x.new_empty(x.shape) for x in (q, k, v))
+    scaled_q = q.new_empty(q.shape) if scaled else q
+    moments = lse.new_empty(2, batch, num_heads, programs * _ROWS)
+    edges = edges_of_grid(tuple(sizes), offset, length, q.device)
+    numbers = (length, max(scales) * math.log2(math.e), max(scales), layout)
+    with torch.cuda.device_of(q):
+        kernels.backward_queries[(programs, batch * num_heads)](
+            *strided(q), column_factors(q, ranks, scales), *strided(k),
+            *_describe_widths(k, layout), _describe(v, layout, layout.value_width),
+            *strided(out, grad), lse, moments, *strided(grad_q, scaled_q), *edges, num_heads,
+            *numbers, num_warps=4, **FUSION,
+        )  # fmt: skip
+        # Now that the moments and the scaled queries are there.
+        kernels.backward_keys[(programs, batch * num_groups)](
+            *strided(scaled_q, k, v), *_describe_widths(scaled_q, layout),
+            _describe(grad, layout, layout.value_width), moments, *strided(grad_k, grad_v), *edges,
+            num_groups, *numbers, num_warps=4, **FUSION,
+        )  # fmt: skip
+    return grad_q, grad_k, grad_v
