@@ -7,6 +7,7 @@ up too early, or never loaded, shows in the result. What cannot show is a layout
 
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from torch import Tensor
 
 SECONDS_TO_WAIT = 30.0
+SECONDS_TO_YIELD = 2e-4
 _moved = threading.Condition()
 _here = threading.local()
 _failures: list[BaseException] = []
@@ -116,6 +118,8 @@ def _arrive(barrier: Barrier, count: int = 1, pred: Any = True) -> None:
         with _moved:
             barrier.missing -= count
             barrier.settle()
+        # Time for the others to use what was given up.
+        time.sleep(SECONDS_TO_YIELD)
 
 
 def _expect(barrier: Barrier, size: int) -> None:
