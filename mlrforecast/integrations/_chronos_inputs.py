@@ -8,6 +8,7 @@ import pandas as pd
 from pandas.tseries.frequencies import to_offset
 from torch import Tensor
 
+from mlrforecast._core.arguments import real_numbers
 from mlrforecast._core.errors import DataError
 
 
@@ -33,7 +34,10 @@ def context_rows(inputs: Any, context_length: int) -> list[np.ndarray]:
 
 def _row(given: Any, number: int, context_length: int) -> np.ndarray:
     """Return one context as float64."""
-    row = _numbers(given, number)
+    if isinstance(given, Tensor):
+        given = given.detach().cpu()
+        given = (given if given.is_complex() else given.double()).numpy()
+    row = real_numbers(f"inputs[{number}]", given, np.float64)
     if row.ndim != 1 or not len(row):
         raise ValueError(
             f"`inputs[{number}]` must have the shape (T,) with at least one step, got {row.shape}."
@@ -52,20 +56,6 @@ def _row(given: Any, number: int, context_length: int) -> np.ndarray:
         )
     # What comes before is padding, of which nothing is known.
     return row[int(seen.argmax()) :]
-
-
-def _numbers(given: Any, number: int) -> np.ndarray:
-    """Return one context as float64, of whatever shape it is."""
-    if isinstance(given, Tensor):
-        given = given.detach().cpu()
-        given = (given if given.is_complex() else given.double()).numpy()
-    try:
-        row = np.asarray(given)
-        if row.dtype.kind in "biufO":
-            return row.astype(np.float64)
-    except (TypeError, ValueError):
-        pass
-    raise TypeError(f"`inputs[{number}]` must be a series of real numbers, got {given!r:.100}.")
 
 
 def level_list(levels: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast.nn.attention.mlr import default_ranks
 from mlrforecast.ops import check_levels, halving_block_sizes, level_scales
 from mlrforecast.ops.scores import LevelScale
@@ -55,7 +56,7 @@ class Levels:
             _check_rotary(config, checked, module)
         scale = getattr(config, "level_scale", None)
         divides = getattr(config, "divide_by_shared_levels", False)
-        _check_divides(divides)
+        check_switch("divide_by_shared_levels", divides)
         return cls(
             checked, blocks, tuple(scale) if isinstance(scale, list) else scale, divides, rotary
         )
@@ -125,7 +126,7 @@ def with_levels(
         if stack == "decoder" and getattr(config, "is_encoder_decoder", False) and sizes is None:
             # Their default, of which a causal stack may have none.
             _default_sizes(config, len(checked), 1, True)
-    _check_divides(divide_by_shared_levels)
+    check_switch("divide_by_shared_levels", divide_by_shared_levels)
     made = copy.deepcopy(config)
     made.ranks = _plain(ranks)
     made.block_sizes = _plain(block_sizes)
@@ -156,11 +157,6 @@ def _check_two_stacks(config: Any, *given: Any) -> None:
                 f"`{name}` must be a sequence in a model of one stack: a mapping is for an "
                 f"encoder and a decoder; got {value!r}."
             )
-
-
-def _check_divides(value: object) -> None:
-    if not isinstance(value, bool):
-        raise TypeError(f"`divide_by_shared_levels` must be True or False, got {value!r}.")
 
 
 def check_modules(model: nn.Module, config: Any) -> None:

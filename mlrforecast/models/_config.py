@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast.nn import Encoder, LearnedPositions, attentions
 from mlrforecast.nn.attention.score import option_hint
 from mlrforecast.nn.block import layer_options
@@ -167,8 +168,8 @@ class CausalFields(EncoderFields):
 
     def __post_init__(self) -> None:
         if self.qk_norm is not None:
-            switch("qk_norm", self.qk_norm)
-        switch("bias", self.bias)
+            check_switch("qk_norm", self.qk_norm)
+        check_switch("bias", self.bias)
         super().__post_init__()
 
     def _check_options(self) -> None:
@@ -210,12 +211,6 @@ def share(name: str, value: Any, *, closed: bool = False) -> float:
     if not 0 <= number <= 1 or (number == 1 and not closed):
         raise ValueError(f"`{name}` must be in [0, 1{']' if closed else ')'}, got {value!r}.")
     return number
-
-
-def switch(name: str, value: Any) -> None:
-    """Check that a value is True or False."""
-    if not isinstance(value, bool):
-        raise TypeError(f"`{name}` must be True or False, got {value!r}.")
 
 
 def choice(name: str, value: Any, choices: Iterable[str]) -> None:

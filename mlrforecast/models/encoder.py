@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast.data import ForecastBatch
 from mlrforecast.data.scaling import Scaling
 from mlrforecast.models._config import (
@@ -17,7 +18,6 @@ from mlrforecast.models._config import (
     count,
     counts,
     share,
-    switch,
 )
 from mlrforecast.models._encoder_inputs import check_columns, check_past
 from mlrforecast.nn import (
@@ -136,7 +136,7 @@ class EncoderConfig(EncoderFields):
         super().__post_init__()
         self._set("head_dropout", share("head_dropout", self.head_dropout))
         self._set("frequency_weight", share("frequency_weight", self.frequency_weight, closed=True))
-        switch("linear_skip", self.linear_skip)
+        check_switch("linear_skip", self.linear_skip)
         choice("loss", self.loss, get_args(Loss))
         choice("scaling", self.scaling, get_args(Scaling))
         for name in _CARDINALITIES:

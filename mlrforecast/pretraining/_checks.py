@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mlrforecast._core.arguments import real_numbers
+
 
 def at_least(least: int, name: str, value: object) -> int:
     """Return a whole number that is not below a bound."""
@@ -28,23 +30,18 @@ def finite(name: str, value: object) -> float:
 
 def share(name: str, value: object) -> float:
     """Return a number in [0, 1)."""
-    if not 0 <= finite(name, value) < 1:
+    number = finite(name, value)
+    if not 0 <= number < 1:
         raise ValueError(f"`{name}` must lie in [0, 1), got {value!r}.")
-    return finite(name, value)
+    return number
 
 
 def above_zero(name: str, value: object) -> float:
     """Return a number above 0."""
-    if finite(name, value) <= 0:
+    number = finite(name, value)
+    if number <= 0:
         raise ValueError(f"`{name}` must be above 0, got {value!r}.")
-    return finite(name, value)
-
-
-def flag(name: str, value: object) -> bool:
-    """Return what is True or False."""
-    if not isinstance(value, bool):
-        raise TypeError(f"`{name}` must be True or False, got {value!r}.")
-    return value
+    return number
 
 
 def entries(name: str, value: Any) -> list[Any]:
@@ -65,16 +62,7 @@ def workers(value: object) -> int:
 
 def series(name: str, value: Any, dtype: type[np.floating[Any]]) -> np.ndarray:
     """Return a series of shape (T,); NaN is a missing value."""
-    try:
-        row = np.asarray(value)
-        if row.dtype.kind in "biufO":
-            # What a narrower type cannot hold is infinite there, and refused.
-            with np.errstate(over="ignore"):
-                row = row.astype(dtype)
-    except (TypeError, ValueError):
-        row = np.asarray("")
-    if row.dtype != dtype:
-        raise TypeError(f"`{name}` must be a series of real numbers, got {value!r:.100}.")
+    row = real_numbers(name, value, dtype)
     if row.ndim != 1:
         raise ValueError(f"`{name}` must be a series of shape (T,), got {row.shape}.")
     if len(infinite := np.flatnonzero(np.isinf(row))):

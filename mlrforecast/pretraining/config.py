@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, Self, TypeAlias, get_args
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast.nn.attention.mlr import default_ranks
 from mlrforecast.ops import check_levels, halving_block_sizes, level_scales
 from mlrforecast.ops.scores import LevelScale
-from mlrforecast.pretraining._checks import above_zero, at_least, entries, flag, share
+from mlrforecast.pretraining._checks import above_zero, at_least, entries, share
 
 __all__ = ["Head", "PretrainConfig", "StackAttention"]
 
@@ -121,7 +122,7 @@ class PretrainConfig:
                 raise ValueError(f"`{name}` must be one of {named}; got {getattr(self, name)!r}.")
         share("dropout", self.dropout)
         above_zero("limit", self.limit)
-        flag("divide_by_shared_levels", self.divide_by_shared_levels)
+        check_switch("divide_by_shared_levels", self.divide_by_shared_levels)
         for name in (*_LEVELS, "quantile_levels"):
             value = getattr(self, name)
             if value is not None and not isinstance(value, str):

@@ -19,7 +19,8 @@ from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 
-from mlrforecast.pretraining._checks import above_zero, at_least, finite, flag, share
+from mlrforecast._core.arguments import check_switch
+from mlrforecast.pretraining._checks import above_zero, at_least, finite, share
 from mlrforecast.pretraining.config import PretrainConfig
 from mlrforecast.pretraining.model import QuantileModel, TokenModel, build_model
 from mlrforecast.pretraining.pretrained import PretrainedModel
@@ -118,7 +119,7 @@ class PretrainOptions:
             above_zero("gradient_clip", self.gradient_clip)
         share("drop_rate", self.drop_rate)
         for name in ("compile", "progress"):
-            flag(name, getattr(self, name))
+            check_switch(name, getattr(self, name))
         if self.seed >= 2**32:
             raise ValueError(f"`seed` must be below 2**32, got {self.seed}.")
         if self.batch_size % self.devices:

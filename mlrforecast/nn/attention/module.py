@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast.nn.attention.cache import LayerCache
 from mlrforecast.nn.attention.score import (
     Heads,
@@ -113,7 +114,7 @@ class StructuredAttention(nn.Module):
             ("qk_norm", qk_norm),
             ("rotary", rotary),
         ):
-            _check_switch(value, name)
+            check_switch(name, value)
         if qk_norm and not score.takes_qk_norm:
             raise ValueError(
                 f"attention={attention!r} has no option `qk_norm`"
@@ -276,13 +277,7 @@ def _check_options(attention: str, options: dict[str, Any]) -> None:
     parameters = inspect.signature(attentions[attention].__init__).parameters
     for name, value in options.items():
         if isinstance(parameters[name].default, bool):
-            _check_switch(value, name)
-
-
-def _check_switch(value: Any, name: str) -> None:
-    """Check that a value is True or False, as numbers and words have a truth too."""
-    if not isinstance(value, bool):
-        raise TypeError(f"`{name}` must be True or False, got {value!r}.")
+            check_switch(name, value)
 
 
 def _share(value: Any, name: str) -> float:

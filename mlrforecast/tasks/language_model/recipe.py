@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast._core.provenance import config_hash
 from mlrforecast.models import CausalLM, CausalLMConfig, count_flops
 from mlrforecast.tasks._engine import Execution, train_runs
@@ -81,8 +82,7 @@ class LanguageRun(TaskRun):
         super().__post_init__()
         self.check_count("context_length", 1)
         self.check_count("evaluation_tokens", self.context_length)
-        if not isinstance(self.documents, bool):
-            raise TypeError(f"`documents` must be True or False, got {self.documents!r}.")
+        check_switch("documents", self.documents)
         if self.documents and self.attention != "mlr":
             raise ValueError(
                 f"`documents` needs attention='mlr', whose coarsest level they are, got "
