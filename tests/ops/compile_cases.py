@@ -6,6 +6,8 @@ that change in a loop. This runs in a process of its own, and writes what each c
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -68,9 +70,9 @@ def attend(
 
 def attend_on_hopper() -> None:
     q, k, v = (torch.randn(1, 2, 256, 16, dtype=torch.bfloat16) for _ in range(3))
-    what = ((8, 8), (0.1, 0.2), (0, 64), 0, True, True)
-    out, lse = _hopper.attend(q, k, v, *what)
-    _hopper.differentiate(torch.zeros_like(out), q, k, v, out, lse, *what)
+    levels = _hopper.Levels((8, 8), (0.1, 0.2), (0, 64), 0, True, True)
+    out, lse = _hopper.attend(q, k, v, levels)
+    _hopper.differentiate(torch.zeros_like(out), q, k, v, out, lse, levels)
 
 
 def decode(splits: int) -> None:
@@ -91,18 +93,16 @@ def main() -> None:
         compiled.append(self.fn.__name__)
 
     driver.set_active(NoDriver())
+    calls: dict[str, Callable[[], None]] = {
+        **{name: partial(attend, **case) for name, case in CASES.items()},
+        "hopper": attend_on_hopper,
+        **{f"decode-{splits}": partial(decode, splits) for splits in (1, 4)},
+    }
     found: dict[str, list[str]] = {}
     with mock.patch.object(JITFunction, "run", warm_up):
-        for name, case in CASES.items():
-            attend(**case)
+        for name, call in calls.items():
+            call()
             found[name] = compiled[:]
-            compiled.clear()
-        attend_on_hopper()
-        found["hopper"] = compiled[:]
-        compiled.clear()
-        for splits in (1, 4):
-            decode(splits)
-            found[f"decode-{splits}"] = compiled[:]
             compiled.clear()
     sys.stdout.write(json.dumps(found))
 

@@ -80,9 +80,9 @@ def errors(
     )
     gradients = torch.autograd.grad(expected, (q, k, v), grad)
     q, k, v = (x.detach() for x in (q, k, v))
-    what = (ranks, scales, sizes, offset, causal, divide)
-    out, lse = _hopper.attend(q, k, v, *what)
-    found = out, *_hopper.differentiate(grad, q, k, v, out, lse, *what)
+    levels = _hopper.Levels(ranks, tuple(scales), sizes, offset, causal, divide)
+    out, lse = _hopper.attend(q, k, v, levels)
+    found = out, *_hopper.differentiate(grad, q, k, v, out, lse, levels)
     pairs = zip(found, (expected.detach(), *gradients), strict=True)
     return [float((x - y).abs().max() / y.abs().max()) for x, y in pairs]
 

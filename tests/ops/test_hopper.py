@@ -62,7 +62,8 @@ def test_blocks_fit_the_tiles_or_lie_inside_one(
 def test_a_cpu_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_hopper, "_TRUSTED", True)
     q, k, v = torch.zeros(3, 1, 1, 2048, 64, dtype=torch.bfloat16)
-    assert not _hopper.serves(q, k, v, (0, 1024), 0, True)
+    levels = _hopper.Levels((32, 32), (0.1, 0.1), (0, 1024), 0, True, False)
+    assert not _hopper.serves(q, k, v, levels)
 
 
 @pytest.mark.gpu

@@ -126,8 +126,8 @@ def _queries_rows(kept, GROUP: gl.constexpr, H: gl.constexpr):
     row_lse = gl.load(lse + rows, mask=rows < blocks.length, other=float("inf"))
     gl.store(moments.lse + rows, row_lse)
     gl.store(moments.mean + rows, row_mean)
-    loaded = load_rows(q, factors, row, blocks.length, 0, H.upto[levels], width, H.scaled)
     if H.scaled:
+        loaded = load_rows(q, factors, row, blocks.length, 0, H.upto[levels], width, True)
         _store_rows(scaled_q, row, blocks.length, loaded, H.upto[levels], width)
     loaded = load_rows(q, factors, row, blocks.length, 0, H.upto[coarse], width, H.scaled)
     x = put_rows(loaded, rows_of_q, width)

@@ -24,6 +24,8 @@ from triton.experimental.gluon.language.nvidia.hopper import (
     warpgroup_mma_wait,
 )
 
+from mlrforecast.ops.attention import _hopper
+
 __all__ = [
     "PROGRAM_ROWS",
     "ROWS",
@@ -49,13 +51,14 @@ __all__ = [
     "place_of",
     "product_layout",
     "put_rows",
+    "shared_layout",
     "shared_levels",
     "slot_of",
     "store_columns",
     "tile_of",
 ]
 
-PROGRAM_ROWS = gl.constexpr(128)
+PROGRAM_ROWS = gl.constexpr(_hopper.PROGRAM_ROWS)
 ROWS = gl.constexpr(64)
 """Of a group of four warps."""
 
@@ -132,7 +135,7 @@ class Moments(NamedTuple):
 
 
 @gluon.constexpr_function
-def _shared_layout(width, rank=2):
+def shared_layout(width, rank=2):
     return gl.NVMMASharedLayout(
         swizzle_byte_width=min(2 * width, 128), element_bitwidth=16, rank=rank
     )
@@ -171,7 +174,7 @@ def make_ring(dtype: gl.constexpr, WIDTH: gl.constexpr, H: gl.constexpr):
     n: gl.constexpr = H.columns
     depth: gl.constexpr = H.depth
     shape: gl.constexpr = [depth, 1, 1, n, WIDTH]
-    tiles = gl.allocate_shared_memory(dtype, shape, _shared_layout(WIDTH, 4))
+    tiles = gl.allocate_shared_memory(dtype, shape, shared_layout(WIDTH, 4))
     full = gl.allocate_shared_memory(gl.int64, [depth, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [depth, 1], mbarrier.MBarrierLayout())
     for slot in gl.static_range(depth):
@@ -183,7 +186,7 @@ def make_ring(dtype: gl.constexpr, WIDTH: gl.constexpr, H: gl.constexpr):
 @gluon.jit
 def tile_of(ring, slot, WIDTH: gl.constexpr, H: gl.constexpr):
     n: gl.constexpr = H.columns
-    return _seen_as(ring.tiles.index(slot), [n, WIDTH], _shared_layout(WIDTH))
+    return _seen_as(ring.tiles.index(slot), [n, WIDTH], shared_layout(WIDTH))
 
 
 @gluon.jit
@@ -200,7 +203,7 @@ def _fill(ring, turn, tiles, batch, head, place, WIDTH: gl.constexpr, H: gl.cons
     full = ring.full.index(slot)
     mbarrier.wait(ring.empty.index(slot), phase ^ 1)
     mbarrier.expect(full, n * WIDTH * 2)
-    into = _seen_as(ring.tiles.index(slot), [1, 1, n, WIDTH], _shared_layout(WIDTH, 4))
+    into = _seen_as(ring.tiles.index(slot), [1, 1, n, WIDTH], shared_layout(WIDTH, 4))
     _load_tile(tiles, [batch, head, place * n, 0], full, into)
 
 
@@ -315,7 +318,7 @@ def load_rows(
 @gluon.jit
 def put_rows(loaded, into, WIDTH: gl.constexpr):
     """Put rows into shared memory, for a product."""
-    put = _seen_as(into, [ROWS, WIDTH], _shared_layout(WIDTH))
+    put = _seen_as(into, [ROWS, WIDTH], shared_layout(WIDTH))
     put.store(loaded)
     fence_async_shared()
     return put
@@ -454,4 +457,4 @@ def matrix(pointer, strides, batch, head):
 @gluon.jit
 def make_rows(dtype: gl.constexpr, WIDTH: gl.constexpr):
     """Return shared memory for the rows of both groups."""
-    return gl.allocate_shared_memory(dtype, [2, ROWS, WIDTH], _shared_layout(WIDTH))
+    return gl.allocate_shared_memory(dtype, [2, ROWS, WIDTH], shared_layout(WIDTH))

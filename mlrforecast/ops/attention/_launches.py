@@ -22,6 +22,7 @@ __all__ = [
     "Launch",
     "abilities",
     "column_factors",
+    "column_spans",
     "describable",
     "descriptors",
     "launch_of",
@@ -144,8 +145,7 @@ def make_layout(
 
     from mlrforecast.ops.attention._triton_kernels import Layout
 
-    upto = tuple(itertools.accumulate(ranks, initial=0))
-    padded = tuple(power_of_two(end) for end in upto[1:])
+    upto, padded = column_spans(ranks)
     coarse = 0 if cut else _coarse(evenness.alignment, launch.rows, launch.columns)
     flat = 1 < coarse == len(ranks) <= _FEW_LEVELS and max(evenness.lengths) <= _FLAT_UP_TO
     return Layout(
@@ -192,6 +192,12 @@ def _depths(lengths: Sequence[int], widths: Sequence[int], launch: Launch) -> tu
         launch.depth if pays and width < widest else 1
         for pays, width in zip(many, widths, strict=True)
     )
+
+
+def column_spans(ranks: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the columns before each level, and all, and the widths of products up to each."""
+    upto = tuple(itertools.accumulate(ranks, initial=0))
+    return upto, tuple(power_of_two(end) for end in upto[1:])
 
 
 def power_of_two(width: int) -> int:
