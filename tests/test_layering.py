@@ -93,9 +93,7 @@ OPTIONAL = {
 # Modules that only functions import, and that are made of the optional module throughout.
 MADE_OF: set[tuple[str, str]] = {
     ("mlrforecast.ops.attention._decode_kernels", "triton"),
-    ("mlrforecast.ops.attention._hopper_backward", "triton"),
-    ("mlrforecast.ops.attention._hopper_forward", "triton"),
-    ("mlrforecast.ops.attention._hopper_tiles", "triton"),
+    ("mlrforecast.ops.attention._hopper_kernel", "triton"),
     ("mlrforecast.ops.attention._triton_kernels", "triton"),
 }
 

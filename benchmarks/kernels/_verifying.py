@@ -29,6 +29,11 @@ def checks(device: str, quick: bool) -> Iterator[Check]:
     dtypes = ("bfloat16", "float16", "float32") if device == "cuda" else ("float32", "bfloat16")
     rank_lists = (equal(64, 8), (32, 16, 16), (20, 7, 5))
     lengths = LENGTHS[1::3] if quick else LENGTHS
+    if device == "cuda" and not quick:
+        # Such as the kernel for Hopper takes.
+        for dtype, causal in itertools.product(dtypes[:2], (True, False)):
+            yield device, "triton", dtype, 8192, equal(128, 8), causal
+        yield device, "triton", dtypes[0], 16384, equal(64, 8), True
     # The kernels of many levels take longest to compile, and come first.
     for found in itertools.product(rank_lists, dtypes, backends, reversed(lengths), (True, False)):
         ranks, dtype, backend, length, causal = found

@@ -1,4 +1,4 @@
-"""The kernels for a Hopper GPU, where there is none; `test_compile` compiles them."""
+"""The kernel for a Hopper GPU, where there is none; `test_compile` compiles it."""
 
 from typing import Any
 from unittest import mock
@@ -31,7 +31,7 @@ def on_cpu() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_kernels_equal_float64(name: str, on_cpu: dict[str, Any]) -> None:
+def test_the_kernel_equals_float64(name: str, on_cpu: dict[str, Any]) -> None:
     assert max(on_cpu[name]) < 1e-13
 
 
@@ -59,10 +59,9 @@ def test_blocks_fit_the_tiles_or_lie_inside_one(
     assert _hopper._num_coarse(sizes, offset, length) == coarse
 
 
-def test_a_cpu_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_hopper, "_TRUSTED", True)
-    q, k, v = torch.zeros(3, 1, 1, 2048, 64, dtype=torch.bfloat16)
-    levels = _hopper.Levels((32, 32), (0.1, 0.1), (0, 1024), 0, True, False)
+def test_a_cpu_is_not_served() -> None:
+    q, k, v = torch.zeros(3, 1, 1, 32768, 64, dtype=torch.bfloat16)
+    levels = _hopper.Levels((32, 32), (0.1, 0.1), (0, 16384), 0, True, False)
     assert not _hopper.serves(q, k, v, levels)
 
 
@@ -77,6 +76,7 @@ def test_a_cpu_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
         (2048, (32, 32, 64), (None, 512, 128), {"level_scale": (0.1, 0.05, 0.02)}),
         (640, (4, 12, 48), (None, 128, 16), {"causal": False}),
         (1152, (8, 8), (384, 128), {"groups": 2}),
+        (2048, (8,) * 8, (None, 1024, 512, 256, 128, 64, 32, 16), {}),
     ],
 )
 def test_on_a_gpu(
@@ -89,8 +89,8 @@ def test_on_a_gpu(
 ) -> None:
     if torch.cuda.get_device_capability()[0] != 9:
         pytest.skip("needs a Hopper GPU")
-    monkeypatch.setattr(_hopper, "_TRUSTED", True)
     monkeypatch.setattr(_hopper, "_SHORTEST", 1)
+    monkeypatch.setattr(_hopper, "_SHORTEST_NARROW", 1)
     served = mock.Mock(wraps=_hopper.attend)
     monkeypatch.setattr(_hopper, "attend", served)
     generator = torch.Generator("cuda").manual_seed(0)

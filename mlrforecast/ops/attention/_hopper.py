@@ -1,4 +1,4 @@
-"""Launch the kernels for NVIDIA's Hopper, for the cases they are made for."""
+"""Launch the kernel for NVIDIA's Hopper, for the cases that it is made for."""
 
 import math
 from collections.abc import Sequence
@@ -20,22 +20,23 @@ from mlrforecast.ops.attention._launches import (
 )
 from mlrforecast.ops.attention._walks import edges_of_grid
 
-__all__ = ["PROGRAM_ROWS", "Levels", "attend", "differentiate", "serves"]
+__all__ = ["TILE", "Levels", "attend", "serves"]
 
-PROGRAM_ROWS = 128
-"""Borders of blocks are multiples of it, or inside one tile of so many steps."""
-
-_TRUSTED = False
-"""Not before their errors on a GPU are measured: until then they ran in float64 on a CPU alone."""
-
-_WIDEST = 128
-_SHORTEST = 1024
-"""Steps from which these kernels are faster than those for any GPU."""
+TILE = 128
+"""Steps of a tile: borders of blocks are multiples of it, or inside one tile."""
 
 _WIDTHS = (16, 32, 64, 128)
+"""Columns of the tiles."""
 
-_FORWARD_COLUMNS, _FORWARD_DEPTH = 128, 2
-_BACKWARD_COLUMNS, _BACKWARD_DEPTH = 64, 3
+_NARROW = 64
+_SHORTEST, _SHORTEST_NARROW = 8192, 16384
+"""Steps from which this kernel is faster than that for any GPU; see the notes of the benchmark."""
+
+_DEEPEST = 4
+"""More tiles in flight bring nothing."""
+
+_SHARED_BYTES = 227 * 1024
+"""Of a multiprocessor, for one program."""
 
 
 class Levels(NamedTuple):
@@ -58,7 +59,7 @@ class Levels(NamedTuple):
 
 
 def serves(q: Tensor, k: Tensor, v: Tensor, levels: Levels) -> bool:
-    """Return whether queries, keys and values are attended by these kernels.
+    """Return whether queries, keys and values are attended by this kernel.
 
     Parameters
     ----------
@@ -69,14 +70,13 @@ def serves(q: Tensor, k: Tensor, v: Tensor, levels: Levels) -> bool:
     -------
     bool
     """
-    length = q.shape[2]
+    length, widest = q.shape[2], max(q.shape[3], v.shape[3])
     return (
-        _TRUSTED
-        and q.device.type == "cuda"
+        q.device.type == "cuda"
         and q.dtype.itemsize == 2
-        and length == k.shape[2] >= _SHORTEST
-        and (levels.causal or length % PROGRAM_ROWS == 0)
-        and max(q.shape[3], v.shape[3]) <= _WIDEST
+        and length == k.shape[2] >= (_SHORTEST if widest > _NARROW else _SHORTEST_NARROW)
+        and (levels.causal or length % TILE == 0)
+        and widest <= _WIDTHS[-1]
         and _num_coarse(levels.sizes, levels.offset, length) is not None
         and abilities(q.device)[0][0] == 9
         and describable(q, k, v)
@@ -85,32 +85,32 @@ def serves(q: Tensor, k: Tensor, v: Tensor, levels: Levels) -> bool:
 
 def _num_coarse(sizes: Sequence[int], offset: int, length: int) -> int | None:
     """Count the levels that have no border inside a tile of the diagonal; None if others do."""
-    if offset % PROGRAM_ROWS:
+    if offset % TILE:
         return None
-    inside = [size % PROGRAM_ROWS != 0 and size < length + offset for size in sizes]
+    inside = [size % TILE != 0 and size < length + offset for size in sizes]
     coarse = inside.index(True) if True in inside else len(inside)
-    fits = coarse > 0 and all(PROGRAM_ROWS % size == 0 for size in sizes[coarse:])
+    fits = coarse > 0 and all(TILE % size == 0 for size in sizes[coarse:])
     return coarse if fits else None
 
 
 @lru_cache(maxsize=256)
-def _layout(
-    levels: Levels, length: int, value_columns: int, group: int, columns: int, depth: int
-) -> Any:
+def _layout(levels: Levels, length: int, value_columns: int, group: int) -> Any:
     """Return what a kernel is specialised by."""
-    from mlrforecast.ops.attention._hopper_tiles import Layout
+    from mlrforecast.ops.attention._hopper_kernel import Layout
 
     upto, padded = column_spans(levels.ranks)
+    value_width = power_of_two(value_columns)
+    step_bytes = 2 * (padded[-1] + value_width)
+    room = _SHARED_BYTES - 2 * TILE * padded[-1] - 1024  # the queries, and barriers
     return Layout(
         upto=upto,
         padded=padded,
         levels=len(levels.ranks),
         coarse=_num_coarse(levels.sizes, levels.offset, length) or 0,
         value_columns=value_columns,
-        value_width=power_of_two(value_columns),
+        value_width=value_width,
         group=group,
-        columns=columns,
-        depth=depth,
+        depth=min(_DEEPEST, room // (TILE * step_bytes)),
         causal=levels.causal,
         scaled=levels.scaled,
         divide=levels.divide,
@@ -121,9 +121,9 @@ def _describe(x: Tensor, layout: Any, width: int) -> Any:
     """Return the descriptor of the tiles of so many columns."""
     from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-    from mlrforecast.ops.attention._hopper_tiles import shared_layout
+    from mlrforecast.ops.attention._hopper_kernel import shared_layout
 
-    shape = [1, 1, layout.columns, width]
+    shape = [1, 1, TILE, width]
     return TensorDescriptor(x, list(x.shape), list(x.stride()), shape, shared_layout(width, 4))
 
 
@@ -132,23 +132,18 @@ def _describe_widths(x: Tensor, layout: Any) -> list[Any]:
     return [_describe(x, layout, width) if width in layout.padded else 0 for width in _WIDTHS]
 
 
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    levels: Levels,
-) -> tuple[Tensor, Tensor]:
+def attend(q: Tensor, k: Tensor, v: Tensor, levels: Levels) -> tuple[Tensor, Tensor]:
     """Return the output (B, H, T, V) and the log-sum-exp (B, H, T), in units of log 2."""
-    from mlrforecast.ops.attention import _hopper_forward as kernels
+    from mlrforecast.ops.attention._hopper_kernel import forward
 
     batch, num_heads, length, _ = q.shape
     value_columns = v.shape[3]
     out = q.new_empty(batch, num_heads, length, value_columns)
     lse = q.new_empty(batch, num_heads, length, dtype=sum_dtype(q))
     group = num_heads // k.shape[1]
-    layout = _layout(levels, length, value_columns, group, _FORWARD_COLUMNS, _FORWARD_DEPTH)
+    layout = _layout(levels, length, value_columns, group)
     with torch.cuda.device_of(q):
-        kernels.forward[(-(-length // PROGRAM_ROWS), batch * num_heads)](
+        forward[(-(-length // TILE), batch * num_heads)](
             *strided(q), column_factors(q, levels.ranks, levels.scales),
             *_describe_widths(k, layout), _describe(v, layout, layout.value_width),
             *strided(out), lse, *edges_of_grid(levels.sizes, levels.offset, length, q.device),
@@ -156,44 +151,3 @@ def attend(
             **FUSION,
         )  # fmt: skip
     return out, lse
-
-
-def differentiate(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    levels: Levels,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of queries, keys and values."""
-    from mlrforecast.ops.attention import _hopper_backward as kernels
-
-    if not describable(grad):
-        grad = grad.contiguous()
-    batch, num_heads, length, _ = q.shape
-    num_groups, value_columns = k.shape[1], v.shape[3]
-    group = num_heads // num_groups
-    layout = _layout(levels, length, value_columns, group, _BACKWARD_COLUMNS, _BACKWARD_DEPTH)
-    programs = -(-length // PROGRAM_ROWS)
-    grad_q, grad_k, grad_v = (x.new_empty(x.shape) for x in (q, k, v))
-    scaled_q = q.new_empty(q.shape) if levels.scaled else q
-    moments = lse.new_empty(2, batch, num_heads, programs * PROGRAM_ROWS)
-    edges = edges_of_grid(levels.sizes, levels.offset, length, q.device)
-    scale = max(levels.scales)
-    numbers = (length, scale * math.log2(math.e), scale, layout)
-    with torch.cuda.device_of(q):
-        kernels.backward_queries[(programs, batch * num_heads)](
-            *strided(q), column_factors(q, levels.ranks, levels.scales), *strided(k),
-            *_describe_widths(k, layout), _describe(v, layout, layout.value_width),
-            *strided(out, grad), lse, moments, *strided(grad_q, scaled_q), *edges, num_heads,
-            *numbers, num_warps=4, **FUSION,
-        )  # fmt: skip
-        # Now that the moments and the scaled queries are there.
-        kernels.backward_keys[(programs, batch * num_groups)](
-            *strided(scaled_q, k, v), *_describe_widths(scaled_q, layout),
-            _describe(grad, layout, layout.value_width), moments, *strided(grad_k, grad_v), *edges,
-            num_groups, *numbers, num_warps=4, **FUSION,
-        )  # fmt: skip
-    return grad_q, grad_k, grad_v

@@ -217,7 +217,7 @@ def mlr_attention(
         link=link,
         dropout_p=dropout_p,
     )
-    attend, _ = _BACKENDS[_choose(case, backend, _are_trained(q, k, v)).name]
+    attend, _ = _BACKENDS[_choose(case, backend).name]
     with torch.autocast(q.device.type, enabled=False):
         return attend(q, k, v, case, key_mask)
 
@@ -308,20 +308,15 @@ def explain_backend(
     bound.apply_defaults()
     arguments = dict(bound.arguments)
     backend = arguments.pop("backend")
-    return _choose(build_case(**arguments), backend, _are_trained(q, k, v))
+    return _choose(build_case(**arguments), backend)
 
 
-def _are_trained(*tensors: Tensor) -> bool:
-    """Whether somebody will ask for gradients."""
-    return torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-
-
-def _choose(case: AttentionCase, backend: str, trained: bool) -> BackendChoice:
+def _choose(case: AttentionCase, backend: str) -> BackendChoice:
     """Take the backend asked for, or the best of those that can serve the case."""
     reasons = {name: refuse(case) for name, (_, refuse) in _BACKENDS.items()}
     refused = {name: reason for name, reason in reasons.items() if reason is not None}
     if backend == "auto":
-        name, reason = _best(case, refused, trained)
+        name, reason = _best(case, refused)
         return BackendChoice(name=name, reason=reason, refused=refused)
     if backend not in tuple(_BACKENDS):
         raise ValueError(
@@ -350,7 +345,7 @@ _ON_GPU = {
 }
 
 
-def _best(case: AttentionCase, refused: dict[str, str], trained: bool) -> tuple[str, str]:
+def _best(case: AttentionCase, refused: dict[str, str]) -> tuple[str, str]:
     """Return the fastest backend of those left, and why it is."""
     if case.device.type == "cpu":
         direction = "causal" if case.causal else "bidirectional"
@@ -361,7 +356,7 @@ def _best(case: AttentionCase, refused: dict[str, str], trained: bool) -> tuple[
             return "reference", f"the dense {direction} matrix is fast on a CPU up to {limit} steps"
         order: tuple[str, ...] = ("hierarchical", "expanded")
     else:
-        order = _order_on_gpu(case, trained)
+        order = _order_on_gpu(case)
     reasons = {
         "triton": "one fused kernel, which contracts far pairs over few columns",
         "expanded": "one fused attention call",
@@ -373,13 +368,9 @@ def _best(case: AttentionCase, refused: dict[str, str], trained: bool) -> tuple[
     return "reference", "the only one that can serve this call"
 
 
-def _order_on_gpu(case: AttentionCase, trained: bool) -> tuple[str, ...]:
+def _order_on_gpu(case: AttentionCase) -> tuple[str, ...]:
     """Return the backends for a GPU, the fastest first."""
     order = _ON_GPU[case.dtype.itemsize]
-    # The gradients of the kernels are exact in Triton's interpreter; until those of a GPU stand
-    # beside benchmarks/results/kernels/cuda.csv, they are taken only when named.
-    if trained:
-        order = tuple(name for name in order if name != "triton")
     # A program of the kernels has so many queries, and walks over all their keys alone.
     if case.pairs.num_queries < min(_ROWS, case.pairs.num_keys):
         order = tuple(sorted(order, key=lambda name: name == "triton"))

@@ -162,7 +162,8 @@ def _attend(
 
     q, k, v = (_columns_together(x) for x in (q, k, v))
     levels = _hopper.Levels(tuple(ranks), tuple(scales), tuple(sizes), offset, causal, divide)
-    if _is_for_hopper(q, k, v, ids, key_mask, dropout_p, levels):
+    plain = ids is None and key_mask is None and dropout_p == 0
+    if plain and _hopper.serves(q, k, v, levels):
         return _hopper.attend(q, k, v, levels)
     batch, num_heads, num_queries, width = q.shape
     num_keys, value_width = v.shape[2:]
@@ -231,9 +232,6 @@ def _differentiate(
     from mlrforecast.ops.attention import _triton_kernels as kernels
 
     q, k, v, grad = (_columns_together(x) for x in (q, k, v, grad))
-    levels = _hopper.Levels(tuple(ranks), tuple(scales), tuple(sizes), offset, causal, divide)
-    if _is_for_hopper(q, k, v, ids, key_mask, dropout_p, levels):
-        return _hopper.differentiate(grad, q, k, v, out, lse, levels)
     batch, num_heads, num_queries, width = q.shape
     num_groups, num_keys, value_width = v.shape[1:]
     grad_q, grad_k, grad_v = (x.new_empty(x.shape) for x in (q, k, v))
@@ -330,20 +328,6 @@ torch.library.register_autograd("mlrforecast::mlr_attention_backward", _not_twic
 def _columns_together(x: Tensor) -> Tensor:
     """Return a tensor whose columns are neighbours in memory."""
     return x if x.stride(-1) == 1 else x.contiguous()
-
-
-def _is_for_hopper(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    ids: Tensor | None,
-    key_mask: Tensor | None,
-    dropout_p: float,
-    levels: _hopper.Levels,
-) -> bool:
-    """Return whether the kernels for Hopper take a call."""
-    plain = ids is None and key_mask is None and dropout_p == 0
-    return plain and _hopper.serves(q, k, v, levels)
 
 
 def _optional(q: Tensor, key_mask: Tensor | None, seed: Tensor | None) -> tuple[Tensor, Tensor]:
