@@ -9,7 +9,7 @@ from typing import Any
 from mlrforecast._core.optional import import_optional
 from mlrforecast.tuning._local import failure
 from mlrforecast.tuning._space import plain
-from mlrforecast.tuning._worker import Record, Sweep, blank_record, ray_tune
+from mlrforecast.tuning._worker import Record, Sweep, blank_record, number_of, ray_tune
 
 Config = dict[str, Any]
 
@@ -49,16 +49,21 @@ def make_trials(
 
         def should_recover(self) -> bool:
             """Tell whether another attempt may come to something else."""
-            known = sweep.records.read(int(self.trial_id))
+            known = sweep.records.read(number_of(self.trial_id))
             return bool(super().should_recover()) and not failed_by_itself(known, sweep.session)
 
     class AllTrials(ray_tune().search.SearchAlgorithm):  # type: ignore[misc]  # no types for ray
-        """Trials in the order of their numbers, which are their names in Ray too."""
+        """Trials in the order of their numbers, which are their names in Ray too.
+
+        A process that ends a trial is given the next one. If it dies, or is not ready, before the
+        next one has begun, Ray ends that one with an error, however often it may fail: it is made
+        anew here, under another name, and goes on from its record.
+        """
 
         def __init__(self) -> None:
             self._next = 0
             self._running: dict[str, Any] = {}
-            self._replayed: dict[str, Record] = {}
+            self._replayed: dict[int, Record] = {}
             self._recorder = Recorder(sweep)
 
         @property
@@ -73,58 +78,81 @@ def make_trials(
         def is_finished(self) -> bool:
             """Tell whether all trials have been made."""
             self._recorder.write_again()
-            return self._finished or self._next >= total
+            return self._finished or (self._next >= total and not self._lost())
 
         def next_trial(self) -> Any:
-            """Make the next trial, unless so many run already."""
-            if self.is_finished() or len(self._running) == max_concurrent:
+            """Make a lost trial anew, or the next one, unless so many run already."""
+            if self.is_finished():
                 return None
-            name = f"{self._next:05d}"
-            config = self._config(name)
+            for lost in self._lost():
+                if _failures_left(lost) >= 0:
+                    return self._make_anew(lost)
+                self.on_trial_complete(lost.trial_id, error=True)
+            if self._next >= total or len(self._running) == max_concurrent:
+                return None
+            config = self._config(self._next)
             if config == "FINISHED":
                 self.set_finished()
             if config is None or self._finished:
                 return None
+            name = _name_of(self._next)
             self._next += 1
             config = {key: plain(value, key) for key, value in config.items()}
-            self._running[name] = self._make(name, config)
-            return self._running[name]
+            return self._make(name, config, self._spec["max_failures"])
 
         def on_trial_result(self, trial_id: str, result: Config) -> None:
             """Tell the searcher a score on the way."""
-            if searcher is not None and trial_id not in self._replayed:
-                searcher.on_trial_result(trial_id, result)
+            number = number_of(trial_id)
+            if searcher is not None and number not in self._replayed:
+                searcher.on_trial_result(_name_of(number), result)
 
         def on_trial_complete(
             self, trial_id: str, result: Config | None = None, error: bool = False
         ) -> None:
             """Record the end of a trial, and tell the searcher."""
-            trial = self._running.pop(trial_id)
+            trial = self._running[trial_id]
+            if error and trial.status == trial.PENDING and _failures_left(trial) >= 0:
+                # Lost before it began: `next_trial` makes it anew.
+                return
+            del self._running[trial_id]
             if error:
                 self._recorder.record_death(trial)
             else:
                 self._recorder.record_stop(trial)
             if searcher is None:
                 return
-            known = self._replayed.get(trial_id)
+            number = number_of(trial_id)
+            known = self._replayed.get(number)
             if known is None:
-                searcher.on_trial_complete(trial_id, result, error)
+                searcher.on_trial_complete(_name_of(number), result, error)
             elif result is not None:
                 with suppress(NotImplementedError):
                     searcher.add_evaluated_point(known["config"], result["score"])
 
-        def _config(self, name: str) -> Any:
+        def _config(self, number: int) -> Any:
             """Return the parameters of a trial: those that it had, given ones, or new ones."""
-            known = sweep.records.read(int(name))
+            known = sweep.records.read(number)
             if known is not None:
-                self._replayed[name] = known
+                self._replayed[number] = known
                 return known["config"]
-            return configs[int(name)] if configs is not None else searcher.suggest(name)
+            return configs[number] if configs is not None else searcher.suggest(_name_of(number))
 
-        def _make(self, name: str, config: Config) -> Any:
-            """Return a trial of Ray."""
+        def _lost(self) -> list[Any]:
+            """Return the trials that Ray ended before they began."""
+            return [trial for trial in self._running.values() if trial.status == trial.ERROR]
+
+        def _make_anew(self, lost: Any) -> Any:
+            """Return a trial for one that was lost, with the parameters of its record."""
+            del self._running[lost.trial_id]
+            first, _, times = lost.trial_id.partition("-")
+            known = sweep.records.read(number_of(first))
+            config = lost.config if known is None else known["config"]
+            return self._make(f"{first}-{int(times or 0) + 1}", config, _failures_left(lost))
+
+        def _make(self, name: str, config: Config, max_failures: int) -> Any:
+            """Return a trial of Ray, which counts as running."""
             spec = self._spec
-            return OneTrial(
+            self._running[name] = OneTrial(
                 spec["run"],
                 config=config,
                 trial_id=name,
@@ -132,11 +160,12 @@ def make_trials(
                 experiment_tag=name,
                 stopping_criterion=spec["stop"],
                 checkpoint_config=spec["checkpoint_config"],
-                max_failures=spec["max_failures"],
+                max_failures=max_failures,
                 storage=spec["storage"],
-                trial_name_creator=_name_of,
-                trial_dirname_creator=_name_of,
+                trial_name_creator=_id_of,
+                trial_dirname_creator=_id_of,
             )
+            return self._running[name]
 
     return AllTrials()
 
@@ -183,7 +212,7 @@ class Recorder:
 
     def _known(self, trial: Any) -> Record:
         """Return the record of a trial, or what it would be at its start."""
-        number = int(trial.trial_id)
+        number = number_of(trial.trial_id)
         blank = blank_record(number, dict(trial.config), self._sweep.session)
         return self._sweep.records.read(number) or blank
 
@@ -227,6 +256,19 @@ def _shortened(reason: str) -> str:
     return text
 
 
-def _name_of(trial: Any) -> str:
-    """Return the number of a trial, which is its name."""
+def _failures_left(trial: Any) -> int:
+    """Return how often a trial that was lost before it began may fail after that.
+
+    Ray counts the death of a process twice that was being given the trial.
+    """
+    return int(trial.max_failures - max(1, trial.num_failures - 1))
+
+
+def _name_of(number: int) -> str:
+    """Return the name of a trial, if it is not made anew."""
+    return f"{number:05d}"
+
+
+def _id_of(trial: Any) -> str:
+    """Return the identifier of a trial, which is its name."""
     return str(trial.trial_id)

@@ -1,5 +1,6 @@
 """What a trial does in a process of Ray."""
 
+import os
 import socket
 import time
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ Record = dict[str, Any]
 
 DONE = ("finished", "stopped")
 """What a trial may have come to that is not run again."""
+_SECONDS_TO_END = "60"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +66,9 @@ def run_on_ray(config: Mapping[str, Any], *, task: Task, sweep: Sweep) -> None:
         The sweep. A trial that its records call finished is never trained again.
     """
     tune = ray_tune()
-    number = int(tune.get_context().get_trial_id())
+    # Ray gives up the next trial of this process if this one does not end in time, by default 2 s.
+    os.environ.setdefault("TUNE_FUNCTION_THREAD_TIMEOUT_S", _SECONDS_TO_END)
+    number = number_of(tune.get_context().get_trial_id())
     known = sweep.records.read(number)
     if known is not None and known["status"] in DONE:
         for point in known["curve"] if sweep.replay else known["curve"][-1:]:
@@ -160,6 +164,17 @@ class _Trial:
         """Record the trial as it is now."""
         self.record |= changes
         self.sweep.records.write(self.number, self.record)
+
+
+def number_of(trial_id: str) -> int:
+    """Return the number of a trial from its name in Ray, which has an appendix if it is made anew.
+
+    Examples
+    --------
+    >>> number_of("00012"), number_of("00012-1")
+    (12, 12)
+    """
+    return int(trial_id.partition("-")[0])
 
 
 def blank_record(number: int, config: dict[str, Any], session: str) -> Record:

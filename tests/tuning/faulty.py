@@ -13,7 +13,8 @@ def faulty(notes: Path, faults: dict[int, str], **parameters: Any) -> MLRForecas
 
     Each run of a trial adds a line to the file ``notes / seed``, then meets with the fault of its
     seed: ``"raise"``, ``"kill"`` (its process, as when the machine has no memory left), ``"kill
-    once"``, ``"memory"`` (there is none), ``"disk"`` (no file may grow) or ``"nan"`` (its loss).
+    once"``, ``"memory"`` (there is none), ``"disk"`` (no file may grow), ``"nan"`` (its loss) or
+    ``"haste"`` (its process is not waited for when it is given the next trial).
 
     The class is local, so that it travels to the workers, which cannot import the tests.
     """
@@ -38,6 +39,8 @@ def faulty(notes: Path, faults: dict[int, str], **parameters: Any) -> MLRForecas
                 raise ArithmeticError("planted")
             if fault == "kill" or (fault == "kill once" and not before):
                 os.kill(os.getpid(), signal.SIGKILL)
+            if fault == "haste":
+                os.environ["TUNE_FUNCTION_THREAD_TIMEOUT_S"] = "0"
             if fault == "nan":
                 self.learning_rate = 1e30
             if fault == "memory":

@@ -58,7 +58,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> TuneResult:
 
 def check(result: TuneResult, expected: TuneResult) -> None:
     """All trials have finished, with the scores of a sweep that nothing happened to."""
-    assert result.trials["status"].eq("finished").all()
+    assert result.trials["status"].eq("finished").all(), result.trials["error"].dropna().tolist()
     found, wanted = (each.trials.set_index("trial").sort_index() for each in (result, expected))
     assert list(found.index) == list(range(TRIALS))
     for name in ("score", "fold_1", "fold_2"):

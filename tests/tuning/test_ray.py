@@ -226,6 +226,37 @@ def test_a_sweep_that_ran_out_of_time_goes_on(local_ray, expected: TuneResult, t
     check_same(sweep(storage_path=tmp_path / "sweep", resume=True), expected)
 
 
+class Killer(ray_tune.schedulers.FIFOScheduler):
+    """Kills the process of the first trial that ends, which Ray is to give the next one."""
+
+    pid: int | None = None
+
+    def on_trial_complete(self, controller: Any, trial: Any, result: dict[str, Any]) -> None:
+        if self.pid is None:
+            self.pid = result["pid"]
+            os.kill(self.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("fault", ["death", "haste"])
+def test_a_process_that_is_lost_between_two_trials_costs_neither(
+    fault: str, local_ray, tmp_path: Path
+):
+    """Ray took the death twice, or a process that was not ready, for failures of the next trial."""
+    notes = tmp_path / "notes"
+    result = sweep(
+        {"seed": {"grid_search": [0, 1, 2, 3]}},
+        base=faulty(notes, {0: "haste"} if fault == "haste" else {}),
+        scheduler=Killer() if fault == "death" else "fifo",
+        num_samples=1,
+        max_failures=1,
+        storage_path=tmp_path / "sweep",
+    )
+    assert result.trials["status"].eq("finished").all(), result.trials["error"].dropna().tolist()
+    assert runs(notes) == dict.fromkeys(range(4), 1)
+    # Ray did give a trial up.
+    assert len(result.result_grid.errors) == 1
+
+
 def test_the_data_are_put_once_and_no_trial_carries_them(local_ray, monkeypatch):
     puts, carried = [], []
     put, with_resources = ray.put, ray_tune.with_resources
@@ -290,19 +321,25 @@ class FakeSearcher:
         self.told.append((config, value))
 
 
+def made_of(searcher: FakeSearcher, records: Records, *, max_failures: int, **limits: Any) -> Any:
+    """What makes the trials of a sweep, told how they are run."""
+    given = Sweep(records=records, filesystem=None, root="", session="this", replay=False)
+    made = make_trials(given, None, searcher, **limits)
+    ray_tune.register_trainable("trial", lambda config: None)
+    storage = SimpleNamespace(trial_driver_staging_path=records.storage_path)
+    spec = {"run": "trial", "stop": {}, "max_failures": max_failures, "storage": storage}
+    made.add_configurations([type("E", (), {"spec": spec | {"checkpoint_config": None}})])
+    return made
+
+
 def test_trials_are_numbered_limited_and_those_known_keep_their_parameters(
     local_ray, tmp_path: Path
 ):
     records = Records(str(tmp_path))
     known = blank_record(0, {"width": 7}, "before") | {"status": "finished", "score": 0.5}
     records.write(0, known)
-    given = Sweep(records=records, filesystem=None, root="", session="this", replay=False)
     searcher = FakeSearcher()
-    made = make_trials(given, None, searcher, total=3, max_concurrent=2)
-    ray_tune.register_trainable("trial", lambda config: None)
-    storage = SimpleNamespace(trial_driver_staging_path=str(tmp_path))
-    spec = {"run": "trial", "stop": {}, "max_failures": 0, "storage": storage}
-    made.add_configurations([type("E", (), {"spec": spec | {"checkpoint_config": None}})])
+    made = made_of(searcher, records, total=3, max_concurrent=2, max_failures=0)
     first, second = made.next_trial(), made.next_trial()
     assert [str(first), str(second)] == ["00000", "00001"]
     assert [first.config, second.config] == [{"width": 7}, {"width": 10}]
@@ -314,6 +351,27 @@ def test_trials_are_numbered_limited_and_those_known_keep_their_parameters(
     assert made.is_finished()
     assert searcher.told == [({"width": 7}, 0.5), ("00001", None, True)]
     assert records.read(1)["status"] == "failed"
+
+
+def test_a_trial_lost_before_it_began_is_made_anew_as_often_as_it_may_fail(
+    local_ray, tmp_path: Path
+):
+    records, searcher = Records(str(tmp_path)), FakeSearcher()
+    made = made_of(searcher, records, total=1, max_concurrent=1, max_failures=1)
+    first = made.next_trial()
+    assert made.is_finished()
+    made.on_trial_complete("00000", error=True)
+    first.set_status(first.ERROR)
+    assert not made.is_finished()
+    second = made.next_trial()
+    assert (str(second), second.config, second.max_failures) == ("00000-1", {"width": 10}, 0)
+    assert made.is_finished()
+    second.set_status(second.ERROR)
+    assert (searcher.told, records.read(0)) == ([], None)
+    assert made.next_trial() is None
+    assert made.is_finished()
+    assert searcher.told == [("00000", None, True)]
+    assert records.read(0)["status"] == "failed"
 
 
 def test_a_trial_that_would_never_start_is_refused(local_ray):
