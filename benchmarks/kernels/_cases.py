@@ -105,9 +105,9 @@ def _on_gpu(quick: bool) -> Iterator[Case]:
             backends=("auto", "triton", "expanded", "hierarchical"),
             dtype="float32",
         )
+    yield from _memory(quick)
     yield from _published(quick)
     yield from _decoding(quick)
-    yield from _memory(quick)
 
 
 def _full(
