@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
+from mlrforecast._core.errors import BackendError
 from mlrforecast.ops import (
     Levels,
     _layout,
@@ -14,6 +16,7 @@ from mlrforecast.ops import (
     mlr_scores,
     standard_attention,
 )
+from mlrforecast.ops.attention import decode
 
 BACKENDS = ("reference", "expanded", "hierarchical")
 
@@ -189,3 +192,36 @@ def test_training_after_inference_mode(backend):
         mlr_attention(x, x, x, ranks=(5, 3), backend=backend)
     mlr_attention(x, x, x, ranks=(5, 3), backend=backend).sum().backward()
     assert x.grad is not None
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("backend", ["auto", "hierarchical"])
+@pytest.mark.parametrize("argument", range(3))
+def test_a_forward_derivative_is_refused_where_it_would_be_zero(backend, argument):
+    """PyTorch drops the tangents of an operator that knows none, and says nothing."""
+    inputs = [draw(1, 2, 100, 8) + place for place in range(3)]
+
+    def total(x, name):
+        others = [*inputs[:argument], x, *inputs[argument + 1 :]]
+        return mlr_attention(*others, ranks=(4, 4), backend=name).square().sum()
+
+    point, direction = inputs[argument], torch.ones_like(inputs[argument])
+    with pytest.raises(BackendError, match="no derivative in forward mode"):
+        torch.func.jvp(lambda x: total(x, backend), (point,), (direction,))
+    with pytest.raises(BackendError, match="no derivative in forward mode"):
+        torch.func.jacfwd(lambda step: total(point + step * direction, backend))(torch.zeros(()))
+    _, slope = torch.func.jvp(lambda x: total(x, "reference"), (point,), (direction,))
+    step = 1e-6
+    ahead, behind = (total(point + sign * step * direction, "reference") for sign in (1, -1))
+    torch.testing.assert_close(slope, (ahead - behind) / (2 * step), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_the_fused_step_refuses_a_forward_derivative(monkeypatch):
+    monkeypatch.setattr(decode, "AVAILABLE", True)
+    monkeypatch.setattr(decode, "INTERPRETED", True)
+    q, k, v = draw(3, 1, 2, 1, 4)
+    assert decode.decode_refusal(q, [k], v) is None
+    with forward_ad.dual_level():
+        moving = forward_ad.make_dual(k, torch.ones_like(k))
+        assert "no derivative in forward mode" in str(decode.decode_refusal(q, [moving], v))

@@ -2,15 +2,19 @@
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
+from mlrforecast._core.errors import BackendError
 from mlrforecast.ops._checks import check_tensor, number
 
 __all__ = [
+    "carries_tangent",
     "check_dropout",
     "check_key_mask",
     "check_qkv",
     "check_values",
     "follow_autocast",
+    "refuse_tangents",
 ]
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -85,6 +89,25 @@ def check_dropout(dropout_p: float) -> float:
     if not 0.0 <= value < 1.0:
         raise ValueError(f"`dropout_p` must lie in [0, 1), got {value}.")
     return value
+
+
+def carries_tangent(*tensors: Tensor) -> bool:
+    """Return whether a derivative is taken forward through one of the tensors.
+
+    An operator without a forward derivative does not refuse it: PyTorch goes on as if it were 0.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    return any(unpack_dual(x).tangent is not None for x in tensors)
+
+
+def refuse_tangents(backend: str, *tensors: Tensor) -> None:
+    """Raise an error if a derivative is taken forward through a backend that has none."""
+    if carries_tangent(*tensors):
+        raise BackendError(
+            f"The backend {backend!r} cannot serve this call: it has no derivative in forward mode "
+            "(jvp, jacfwd, hessian). Use backend='reference'."
+        )
 
 
 def follow_autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
