@@ -225,3 +225,21 @@ def test_the_fused_step_refuses_a_forward_derivative(monkeypatch):
     with forward_ad.dual_level():
         moving = forward_ad.make_dual(k, torch.ones_like(k))
         assert "no derivative in forward mode" in str(decode.decode_refusal(q, [moving], v))
+
+
+@pytest.mark.parametrize("backend", ["auto", *BACKENDS])
+@pytest.mark.parametrize("name", ["causal", "divide_by_shared_levels", "divide_by_num_levels"])
+def test_a_word_is_no_switch(name, backend):
+    """The truth of "False" is True, and one backend took it and another did not."""
+    q, k, v = draw(3, 1, 2, 100, 8)
+    with pytest.raises(TypeError, match=f"`{name}` must be True or False, got 'False'"):
+        mlr_attention(q, k, v, ranks=(4, 4), backend=backend, **{name: "False"})
+    if name != "causal":
+        with pytest.raises(TypeError, match=f"`{name}` must be True or False, got 'False'"):
+            mlr_scores(q, k, ranks=(4, 4), **{name: "False"})
+
+
+def test_a_window_may_be_wider_than_any_number_of_a_tensor():
+    q, k, v = draw(3, 1, 2, 20, 8)
+    found = [mlr_attention(q, k, v, ranks=(4, 4), window=window) for window in (20, 10**30)]
+    torch.testing.assert_close(*found, rtol=0, atol=0)

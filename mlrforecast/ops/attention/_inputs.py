@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast._core.errors import BackendError
 from mlrforecast.ops._checks import check_tensor, number
 
@@ -22,6 +23,7 @@ _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 def check_qkv(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> None:
     """Check that three tensors form one attention problem."""
+    check_switch("causal", causal)
     if not q.ndim == k.ndim == v.ndim == 4 or (
         k.shape[:-1] != v.shape[:-1] or (q.shape[0], q.shape[3]) != (k.shape[0], k.shape[3])
     ):
