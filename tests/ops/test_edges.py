@@ -243,3 +243,14 @@ def test_a_window_may_be_wider_than_any_number_of_a_tensor():
     q, k, v = draw(3, 1, 2, 20, 8)
     found = [mlr_attention(q, k, v, ranks=(4, 4), window=window) for window in (20, 10**30)]
     torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_nothing_is_kept_of_block_ids():
+    """They differ from batch to batch, and would fill the memory of a long training."""
+    q, k, v = draw(3, 1, 2, 12, 8)
+    kept = []
+    for call in range(3):
+        ids = torch.stack([torch.zeros(12, dtype=torch.int64), torch.arange(12) // 4 + 1000 * call])
+        mlr_attention(q, k, v, ranks=(4, 4), block_ids=ids, backend="expanded")
+        kept.append(_layout._kept.cache_info().currsize)
+    assert kept[0] == kept[2]
