@@ -5,8 +5,8 @@ Run it from the root of the repository::
     python -m benchmarks.kernels --device cuda
     python -m benchmarks.kernels --device cpu
 
-It writes ``errors_<device>.csv`` and ``<device>.csv``, and the pictures of the docs. No time is
-printed where a result is wrong.
+It writes ``errors_<device>.csv`` and ``<device>.csv``, of which ``docs/figure_kernels.py`` draws
+the pictures of the docs. No time is printed where a result is wrong.
 """
 
 import argparse
@@ -37,6 +37,9 @@ COLUMNS = (
     "device", "versions", "dtype", "T", "head_dim", "ranks", "causal", "batch_heads", "pass",
     "backend", "ms", "spread", "baseline", "baseline_ms", "ratio", "peak_mb", "error", "command",
 )  # fmt: skip
+RESULTS = Path("benchmarks/results/kernels")
+TRIALS = Path("benchmark-output/kernels")
+"""Where a few cases go: the docs quote the results of all."""
 WRONG = 2.0
 """Beyond so many times the error of PyTorch's attention a result is wrong."""
 
@@ -50,8 +53,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="of the CPU, where it computes")
     parser.add_argument("--jobs", type=int, help="processes that compile; they take turns to time")
     parser.add_argument("--seconds", type=float, default=1e9, help="start nothing after so long")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/kernels"))
+    parser.add_argument("--out", type=Path, help="folder; of --quick another than the results")
     arguments = parser.parse_args()
+    arguments.out = arguments.out or (TRIALS if arguments.quick else RESULTS)
     if arguments.device == "cuda" and not torch.cuda.is_available():
         sys.exit("There is no CUDA device.")
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -64,13 +64,13 @@ def test_every_goal_has_its_case() -> None:
     assert {one.length for one in cases("cpu", quick=False)} == {512, 2048, 8192}
 
 
-def run(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def run(monkeypatch: pytest.MonkeyPatch, *told: str) -> None:
     monkeypatch.setattr(
         program, "checks", lambda *_: [("cpu", "hierarchical", "float32", 65, (4, 4), True)]
     )
     monkeypatch.setattr(program, "cases", lambda *_: [case(passes=("fwd",))])
     monkeypatch.setattr(_timing, "_cpu_times", lambda run: [1.0, 2.0, 3.0])
-    arguments = ["--device", "cpu", "--threads", "1", "--out", str(folder)]
+    arguments = ["--device", "cpu", "--threads", "1", *told]
     monkeypatch.setattr(sys, "argv", ["benchmarks.kernels", *arguments])
     program.main()
 
@@ -81,12 +81,22 @@ def test_it_verifies_then_times(
     capsys: pytest.CaptureFixture[str],
     seeded: None,
 ) -> None:
-    run(monkeypatch, tmp_path)
+    run(monkeypatch, "--out", str(tmp_path))
     with (tmp_path / "cpu.csv").open(newline="") as file:
         (row,) = csv.DictReader(file)
     assert row["command"] == "python -m benchmarks.kernels --device cpu --threads 1"
     assert str(tmp_path) not in (tmp_path / "errors_cpu.csv").read_text()
     assert "4 results; 0 err" in capsys.readouterr().out
+
+
+def test_a_few_cases_do_not_take_the_place_of_all_results(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, seeded: None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run(monkeypatch, "--quick")
+    assert not (tmp_path / "benchmarks").exists()
+    found = (tmp_path / "benchmark-output" / "kernels").iterdir()
+    assert sorted(path.name for path in found) == ["cpu.csv", "errors_cpu.csv"]
 
 
 def test_a_wrong_result_is_not_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -97,5 +107,5 @@ def test_a_wrong_result_is_not_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         lambda *x, **options: right(*x, **options) * (1 + (options["backend"] == "hierarchical")),
     )
     with pytest.raises(SystemExit, match=r"not timed: \[\('hierarchical', 'float32'\)\]"):
-        run(monkeypatch, tmp_path)
+        run(monkeypatch, "--out", str(tmp_path))
     assert (tmp_path / "cpu.csv").read_text().count("\n") == 1

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
+from mlrforecast._core.errors import BackendError
 from mlrforecast.ops import (
     Levels,
     _layout,
@@ -14,6 +16,7 @@ from mlrforecast.ops import (
     mlr_scores,
     standard_attention,
 )
+from mlrforecast.ops.attention import decode
 
 BACKENDS = ("reference", "expanded", "hierarchical")
 
@@ -189,3 +192,65 @@ def test_training_after_inference_mode(backend):
         mlr_attention(x, x, x, ranks=(5, 3), backend=backend)
     mlr_attention(x, x, x, ranks=(5, 3), backend=backend).sum().backward()
     assert x.grad is not None
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("backend", ["auto", "hierarchical"])
+@pytest.mark.parametrize("argument", range(3))
+def test_a_forward_derivative_is_refused_where_it_would_be_zero(backend, argument):
+    """PyTorch drops the tangents of an operator that knows none, and says nothing."""
+    inputs = [draw(1, 2, 100, 8) + place for place in range(3)]
+
+    def total(x, name):
+        others = [*inputs[:argument], x, *inputs[argument + 1 :]]
+        return mlr_attention(*others, ranks=(4, 4), backend=name).square().sum()
+
+    point, direction = inputs[argument], torch.ones_like(inputs[argument])
+    with pytest.raises(BackendError, match="no derivative in forward mode"):
+        torch.func.jvp(lambda x: total(x, backend), (point,), (direction,))
+    with pytest.raises(BackendError, match="no derivative in forward mode"):
+        torch.func.jacfwd(lambda step: total(point + step * direction, backend))(torch.zeros(()))
+    _, slope = torch.func.jvp(lambda x: total(x, "reference"), (point,), (direction,))
+    step = 1e-6
+    ahead, behind = (total(point + sign * step * direction, "reference") for sign in (1, -1))
+    torch.testing.assert_close(slope, (ahead - behind) / (2 * step), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_the_fused_step_refuses_a_forward_derivative(monkeypatch):
+    monkeypatch.setattr(decode, "AVAILABLE", True)
+    monkeypatch.setattr(decode, "INTERPRETED", True)
+    q, k, v = draw(3, 1, 2, 1, 4)
+    assert decode.decode_refusal(q, [k], v) is None
+    with forward_ad.dual_level():
+        moving = forward_ad.make_dual(k, torch.ones_like(k))
+        assert "no derivative in forward mode" in str(decode.decode_refusal(q, [moving], v))
+
+
+@pytest.mark.parametrize("backend", ["auto", *BACKENDS])
+@pytest.mark.parametrize("name", ["causal", "divide_by_shared_levels", "divide_by_num_levels"])
+def test_a_word_is_no_switch(name, backend):
+    """The truth of "False" is True, and one backend took it and another did not."""
+    q, k, v = draw(3, 1, 2, 100, 8)
+    with pytest.raises(TypeError, match=f"`{name}` must be True or False, got 'False'"):
+        mlr_attention(q, k, v, ranks=(4, 4), backend=backend, **{name: "False"})
+    if name != "causal":
+        with pytest.raises(TypeError, match=f"`{name}` must be True or False, got 'False'"):
+            mlr_scores(q, k, ranks=(4, 4), **{name: "False"})
+
+
+def test_a_window_may_be_wider_than_any_number_of_a_tensor():
+    q, k, v = draw(3, 1, 2, 20, 8)
+    found = [mlr_attention(q, k, v, ranks=(4, 4), window=window) for window in (20, 10**30)]
+    torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_nothing_is_kept_of_block_ids():
+    """They differ from batch to batch, and would fill the memory of a long training."""
+    q, k, v = draw(3, 1, 2, 12, 8)
+    kept = []
+    for call in range(3):
+        ids = torch.stack([torch.zeros(12, dtype=torch.int64), torch.arange(12) // 4 + 1000 * call])
+        mlr_attention(q, k, v, ranks=(4, 4), block_ids=ids, backend="expanded")
+        kept.append(_layout._kept.cache_info().currsize)
+    assert kept[0] == kept[2]

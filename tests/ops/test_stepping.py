@@ -88,6 +88,9 @@ def test_low_precision_is_computed_in_float32() -> None:
         ({"keys": [torch.zeros(1, 2, 1, r) for r in RANKS]}, r"`keys\[0\]` .* from 2 to 6"),
         ({"keys": [torch.zeros(1, 1, 6, r) for r in RANKS]}, r"`keys\[0\]` must have the heads"),
         ({"keys": [torch.zeros(1, 2, 6, 2)] * 2}, "`keys` must sum to the 6 columns"),
+        ({"q": torch.zeros(4, 2, 6)}, r"`q` must have the shape \(B, H, T, R\) .* got \(4, 2, 6\)"),
+        ({"q": torch.zeros(1, 4, 0, 6)}, "with a step at least"),
+        ({"window": -1}, "`window` must be at least 0, got -1"),
     ],
 )
 def test_bad_arguments(changes: dict[str, Any], message: str) -> None:
@@ -96,6 +99,35 @@ def test_bad_arguments(changes: dict[str, Any], message: str) -> None:
         "length": 6,
         "block_sizes": (None, 4, 2),
     } | changes
-    keys = arguments.pop("keys")
+    keys, q = arguments.pop("keys"), arguments.pop("q", torch.zeros(1, 4, 2, 6))
     with pytest.raises(ValueError, match=message):
-        mlr_step_attention(torch.zeros(1, 4, 2, 6), keys, torch.zeros(1, 2, 6, 3), **arguments)
+        mlr_step_attention(q, keys, torch.zeros(1, 2, 6, 3), **arguments)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"window": 1.5},
+        {"window": "2"},
+        {"divide_by_shared_levels": "no"},
+        {"divide_by_num_levels": "no"},
+        {"level_scale": 0.5},
+        {"block_sizes": 4},
+        {"keys": None},
+    ],
+)
+def test_wrong_types_are_named(wrong: dict[str, Any]) -> None:
+    keys = [torch.zeros(1, 2, 6, r) for r in RANKS]
+    arguments: dict[str, Any] = {"keys": keys, "length": 6, "block_sizes": (None, 4, 2)} | wrong
+    with pytest.raises(TypeError, match=f"^`{next(iter(wrong))}` must be "):
+        mlr_step_attention(torch.zeros(1, 4, 2, 6), v=torch.zeros(1, 2, 6, 3), **arguments)
+
+
+def test_a_window_may_be_wider_than_any_sequence() -> None:
+    q, v = draw(1, 4, 2, 6, seed=1), draw(1, 2, 6, 3, seed=2)
+    keys = [draw(1, 2, 6, r, seed=r) for r in RANKS]
+    found = [
+        mlr_step_attention(q, keys, v, length=6, block_sizes=(None, 4, 2), window=window)
+        for window in (6, 10**30)
+    ]
+    torch.testing.assert_close(*found, rtol=0, atol=0)

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast.ops._checks import check_choice
 from mlrforecast.ops.attention._inputs import (
     check_dropout,
@@ -117,6 +118,7 @@ def build_case(
         offset=offset,
         window=window,
     )
+    check_switch("divide_by_shared_levels", divide_by_shared_levels)
     check_choice(unshared, "unshared", ("mask", "zero"))
     check_choice(link, "link", ("softmax", "identity"))
     return AttentionCase(

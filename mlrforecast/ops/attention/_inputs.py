@@ -2,15 +2,20 @@
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
+from mlrforecast._core.arguments import check_switch
+from mlrforecast._core.errors import BackendError
 from mlrforecast.ops._checks import check_tensor, number
 
 __all__ = [
+    "carries_tangent",
     "check_dropout",
     "check_key_mask",
     "check_qkv",
     "check_values",
     "follow_autocast",
+    "refuse_tangents",
 ]
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -18,6 +23,7 @@ _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 def check_qkv(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> None:
     """Check that three tensors form one attention problem."""
+    check_switch("causal", causal)
     if not q.ndim == k.ndim == v.ndim == 4 or (
         k.shape[:-1] != v.shape[:-1] or (q.shape[0], q.shape[3]) != (k.shape[0], k.shape[3])
     ):
@@ -85,6 +91,25 @@ def check_dropout(dropout_p: float) -> float:
     if not 0.0 <= value < 1.0:
         raise ValueError(f"`dropout_p` must lie in [0, 1), got {value}.")
     return value
+
+
+def carries_tangent(*tensors: Tensor) -> bool:
+    """Return whether a derivative is taken forward through one of the tensors.
+
+    An operator without a forward derivative does not refuse it: PyTorch goes on as if it were 0.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    return any(unpack_dual(x).tangent is not None for x in tensors)
+
+
+def refuse_tangents(backend: str, *tensors: Tensor) -> None:
+    """Raise an error if a derivative is taken forward through a backend that has none."""
+    if carries_tangent(*tensors):
+        raise BackendError(
+            f"The backend {backend!r} cannot serve this call: it has no derivative in forward mode "
+            "(jvp, jacfwd, hessian). Use backend='reference'."
+        )
 
 
 def follow_autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from mlrforecast.ops.attention._inputs import carries_tangent
 from mlrforecast.ops.attention._launches import (
     ABSENT,
     AVAILABLE,
@@ -55,6 +56,8 @@ def decode_refusal(q: Tensor, keys: Sequence[Tensor], v: Tensor) -> str | None:
         return f"it attends from one newest step, and there are {q.shape[2]}"
     if torch.is_grad_enabled() and any(x.requires_grad for x in (q, *keys, v)):
         return "it has no gradients, and an input requires them; run it under torch.no_grad()"
+    if carries_tangent(q, *keys, v):
+        return "it has no derivative in forward mode, and an input carries a tangent"
     if any(k.dtype != q.dtype for k in keys):
         return f"it compares queries and keys of one dtype, and `q` is {q.dtype}"
     if not INTERPRETED and any(x.dtype not in _DTYPES for x in (q, v)):

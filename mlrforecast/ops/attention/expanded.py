@@ -121,7 +121,9 @@ def _spread(q: Tensor, k: Tensor, case: AttentionCase) -> tuple[Tensor, Tensor]:
         begin = 0 if case.divide_by_shared_levels else end - ranks[lvl]
         work = torch.promote_types(case.dtype, torch.float32)
         factors = constant(_factors(case, lvl), work, case.device)
-        slots = constant(blocks, torch.int64, case.device)
+        # Ids are as many as there are calls, and nothing of them may be kept.
+        keep = torch.tensor if case.levels.block_sizes is None else constant
+        slots = keep(blocks, dtype=torch.int64, device=case.device)
         scaled = (q[..., begin:end] * factors).to(case.dtype)
         q_slots.append(_into_slots(scaled, queries[lvl], slots))
         k_slots.append(_into_slots(k[..., begin:end], keys[lvl], slots))

@@ -8,14 +8,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast._core.errors import BackendError
-from mlrforecast.ops._checks import check_choice, check_tensor, positive
+from mlrforecast.ops._checks import check_choice, check_tensor, entries, positive
 from mlrforecast.ops._layout import blocks_of
 from mlrforecast.ops.attention._case import Unshared
 from mlrforecast.ops.attention._inputs import check_key_mask
 from mlrforecast.ops.attention.decode import decode_attention, decode_refusal
 from mlrforecast.ops.levels import check_levels
 from mlrforecast.ops.scores.mlr import LevelScale, level_scales
+from mlrforecast.ops.scores.window import check_window
 
 __all__ = ["StepBackend", "mlr_step_attention"]
 
@@ -75,6 +77,8 @@ def mlr_step_attention(
     ------
     ValueError
         If the shapes or levels do not fit.
+    TypeError
+        If an argument is of the wrong type.
     BackendError
         If ``backend`` names one that cannot serve the call; the message says why.
 
@@ -89,9 +93,14 @@ def mlr_step_attention(
     ranks = _check_step(q, keys, v, length)
     check_key_mask(key_mask, v)
     check_choice(unshared, "unshared", ("mask", "zero"))
-    scale = level_scale if isinstance(level_scale, str) else tuple(level_scale)
+    check_switch("divide_by_shared_levels", divide_by_shared_levels)
+    check_switch("divide_by_num_levels", divide_by_num_levels)
+    scale = level_scale if isinstance(level_scale, str) else entries(level_scale, "level_scale")
     describe = _levels if torch.compiler.is_compiling() else _known_levels
-    sizes, scales = describe(ranks, tuple(block_sizes), scale, divide_by_num_levels)
+    sizes = entries(block_sizes, "block_sizes")
+    sizes, scales = describe(ranks, sizes, scale, divide_by_num_levels)
+    if window is not None:
+        window = check_window(window, q.shape[2], v.shape[2])
     attend = decode_attention if _is_fused(backend, q, keys, v) else _plain_attention
     return attend(
         q,
@@ -186,6 +195,11 @@ def _check_step(q: Tensor, keys: Sequence[Tensor], v: Tensor, length: int) -> tu
     """Check the shapes of one step, and return the ranks of its levels."""
     check_tensor(q, "q")
     check_tensor(v, "v")
+    if not q.ndim == v.ndim == 4 or q.shape[2] < 1:
+        raise ValueError(
+            "`q` must have the shape (B, H, T, R) with a step at least, and `v` (B, G, S, V); got "
+            f"{tuple(q.shape)} and {tuple(v.shape)}."
+        )
     num_queries, num_kept = q.shape[2], v.shape[2]
     # In a graph it is a symbol, which a check of its type would bind to one number.
     if not torch.compiler.is_compiling():
@@ -193,7 +207,7 @@ def _check_step(q: Tensor, keys: Sequence[Tensor], v: Tensor, length: int) -> tu
     if length < num_kept:
         raise ValueError(f"`length` must be at least the {num_kept} steps of `v`, got {length}.")
     outer = v.shape[:2]
-    for lvl, k in enumerate(keys):
+    for lvl, k in enumerate(entries(keys, "keys")):
         if not isinstance(k, Tensor) or k.is_meta:
             check_tensor(k, f"keys[{lvl}]")
         shape = k.shape

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Integer
 from torch import Tensor
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast.ops._checks import entries, number, positives
 from mlrforecast.ops._layout import expand_heads
 from mlrforecast.ops.scores._pairs import LevelPairs, build_pairs
@@ -47,7 +48,7 @@ def level_scales(
         If the name is unknown, numbers are not positive and finite, one per level, or a rank is
         less than 1.
     TypeError
-        If an argument is not a sequence of numbers.
+        If an argument is not a sequence of numbers, or a switch neither True nor False.
 
     Examples
     --------
@@ -57,6 +58,7 @@ def level_scales(
     (0.125, 0.125)
     """
     ranks = positives(ranks, "ranks")
+    check_switch("divide_by_num_levels", divide_by_num_levels)
     divisor = len(ranks) if divide_by_num_levels else 1
     if isinstance(level_scale, str):
         rules = {
@@ -160,6 +162,7 @@ def mlr_scores(
         offset=offset,
         window=window,
     )
+    check_switch("divide_by_shared_levels", divide_by_shared_levels)
     scales = level_scales(
         pairs.levels.ranks, level_scale, divide_by_num_levels=divide_by_num_levels
     )

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from mlrforecast.ops._checks import entries, integer, positive
+from mlrforecast.ops._checks import LARGEST, entries, integer, positive
 from mlrforecast.ops._layout import step_distances
 from mlrforecast.ops.scores.dot import dot_scores, softmax_scale
 
@@ -124,7 +124,8 @@ def check_window(window: int, num_queries: int, num_keys: int) -> int:
             "A window counts steps of one sequence, whose last T steps are the queries, so T must "
             f"not exceed S; got T={num_queries} and S={num_keys}."
         )
-    return value
+    # No two steps lie further apart, and a tensor could not be compared with any number.
+    return min(value, LARGEST)
 
 
 def check_parts(ranks: Sequence[int], width: int) -> list[int]:
