@@ -97,7 +97,7 @@ def step(**options: Any) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"num_queries": 3}, "it attends from one newest step, and there are 3"),
+        ({"num_queries": 2}, "it attends from one newest step, and there are 2"),
         ({"v": torch.zeros(2, 1, 9, 300)}, "at most 256 columns, got 300"),
         ({"v": torch.zeros(2, 1, 9, 4).requires_grad_()}, "it has no gradients"),
         ({"q": torch.zeros(2, 1, 1, 9, dtype=torch.float64)}, "of one dtype, and `q` is .*float64"),

@@ -131,3 +131,29 @@ def test_a_window_may_be_wider_than_any_sequence() -> None:
         for window in (6, 10**30)
     ]
     torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("level", "steps", "options", "needed"),
+    [
+        (1, 3, {}, 4),  # step 19 is the fourth of a block of 8
+        (2, 1, {}, 2),
+        (0, 19, {}, 20),
+        (0, 5, {"window": 5}, 6),
+    ],
+)
+def test_too_few_keys_are_told(
+    level: int, steps: int, options: dict[str, Any], needed: int
+) -> None:
+    q, v = draw(1, 1, 1, 6, seed=0), draw(1, 1, 20, 5, seed=1)
+    keys = [draw(1, 1, 20, rank, seed=2) for rank in RANKS]
+
+    def attend(kept: int) -> Tensor:
+        fewer = [k[:, :, -kept:] if lvl == level else k for lvl, k in enumerate(keys)]
+        return mlr_step_attention(
+            q, fewer, v, length=20, block_sizes=(None, 8, 2), backend="reference", **options
+        )
+
+    assert torch.allclose(attend(needed), attend(20), rtol=0, atol=1e-12)
+    with pytest.raises(ValueError, match=rf"`keys\[{level}\]` must have the newest {needed} steps"):
+        attend(steps)

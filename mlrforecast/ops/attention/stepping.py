@@ -101,6 +101,8 @@ def mlr_step_attention(
     sizes, scales = describe(ranks, sizes, scale, divide_by_num_levels)
     if window is not None:
         window = check_window(window, q.shape[2], v.shape[2])
+    if not torch.compiler.is_compiling():
+        _check_kept(keys, sizes, window, length, q.shape[2], v.shape[2])
     attend = decode_attention if _is_fused(backend, q, keys, v) else _plain_attention
     return attend(
         q,
@@ -225,6 +227,29 @@ def _check_step(q: Tensor, keys: Sequence[Tensor], v: Tensor, length: int) -> tu
             f"{q.shape[1]} heads, got columns {ranks} and {v.shape[1]} heads."
         )
     return ranks
+
+
+def _check_kept(
+    keys: Sequence[Tensor],
+    sizes: Sequence[int | None],
+    window: int | None,
+    length: int,
+    num_queries: int,
+    num_kept: int,
+) -> None:
+    """Check that each level has the keys that the oldest of the new steps needs."""
+    oldest = length - num_queries
+    for lvl, (k, size) in enumerate(zip(keys, sizes, strict=True)):
+        if lvl == 0 and window is not None:
+            begin = oldest - window
+        else:
+            begin = oldest // size * size if size else 0
+        needed = min(length - begin, num_kept)
+        if k.shape[2] < needed:
+            raise ValueError(
+                f"`keys[{lvl}]` must have the newest {needed} steps, as many as its oldest query "
+                f"may attend, got {k.shape[2]}."
+            )
 
 
 def _same_block(
