@@ -229,7 +229,7 @@ def test_the_fused_step_refuses_a_forward_derivative(monkeypatch):
 
 @pytest.mark.parametrize("backend", ["auto", *BACKENDS])
 @pytest.mark.parametrize("name", ["causal", "divide_by_shared_levels", "divide_by_num_levels"])
-def test_a_word_is_no_switch(name, backend):
+def test_a_word_is_no_switch(name, backend, own_errors):
     """The truth of "False" is True, and one backend took it and another did not."""
     q, k, v = draw(3, 1, 2, 100, 8)
     with pytest.raises(TypeError, match=f"`{name}` must be True or False, got 'False'"):

@@ -93,7 +93,7 @@ def test_low_precision_is_computed_in_float32() -> None:
         ({"window": -1}, "`window` must be at least 0, got -1"),
     ],
 )
-def test_bad_arguments(changes: dict[str, Any], message: str) -> None:
+def test_bad_arguments(changes: dict[str, Any], message: str, own_errors: None) -> None:
     arguments: dict[str, Any] = {
         "keys": [torch.zeros(1, 2, 6, r) for r in RANKS],
         "length": 6,
@@ -116,7 +116,7 @@ def test_bad_arguments(changes: dict[str, Any], message: str) -> None:
         {"keys": None},
     ],
 )
-def test_wrong_types_are_named(wrong: dict[str, Any]) -> None:
+def test_wrong_types_are_named(wrong: dict[str, Any], own_errors: None) -> None:
     keys = [torch.zeros(1, 2, 6, r) for r in RANKS]
     arguments: dict[str, Any] = {"keys": keys, "length": 6, "block_sizes": (None, 4, 2)} | wrong
     with pytest.raises(TypeError, match=f"^`{next(iter(wrong))}` must be "):
