@@ -16,7 +16,7 @@ from mlrforecast.ops import (
     mlr_scores,
     standard_attention,
 )
-from mlrforecast.ops.attention import decode
+from mlrforecast.ops.attention import decode, dispatch, triton
 
 BACKENDS = ("reference", "expanded", "hierarchical")
 
@@ -214,6 +214,17 @@ def test_a_forward_derivative_is_refused_where_it_would_be_zero(backend, argumen
     step = 1e-6
     ahead, behind = (total(point + sign * step * direction, "reference") for sign in (1, -1))
     torch.testing.assert_close(slope, (ahead - behind) / (2 * step), atol=1e-6, rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+def test_the_kernels_refuse_a_forward_derivative_before_they_run(monkeypatch):
+    served = triton.triton_attention, lambda case: None
+    monkeypatch.setitem(dispatch._BACKENDS, "triton", served)
+    x = draw(1, 2, 20, 8)
+    with forward_ad.dual_level():
+        moving = forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(BackendError, match=r"'triton' .* no derivative in forward mode"):
+            mlr_attention(x, moving, x, ranks=(4, 4), backend="triton")
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")

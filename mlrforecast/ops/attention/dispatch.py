@@ -18,7 +18,7 @@ from mlrforecast.ops.attention._case import (
     Unshared,
     build_case,
 )
-from mlrforecast.ops.attention._inputs import follow_autocast, refuse_tangents
+from mlrforecast.ops.attention._inputs import follow_autocast
 from mlrforecast.ops.attention._short import is_short
 from mlrforecast.ops.scores.mlr import LevelScale
 
@@ -41,9 +41,6 @@ _BACKENDS: dict[str, tuple[_Attend, _Refusal]] = {
     "reference": (reference.reference_attention, reference.refusal),
     "triton": (triton.triton_attention, triton.refusal),
 }
-
-# Operators of their own; the others are made of those of PyTorch, which refuse by themselves.
-_WITHOUT_TANGENTS = ("hierarchical", "triton")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,9 +217,7 @@ def mlr_attention(
         link=link,
         dropout_p=dropout_p,
     )
-    attend, _ = _BACKENDS[name := _choose(case, backend).name]
-    if name in _WITHOUT_TANGENTS:
-        refuse_tangents(name, q, k, v)
+    attend, _ = _BACKENDS[_choose(case, backend).name]
     with torch.autocast(q.device.type, enabled=False):
         return attend(q, k, v, case, key_mask)
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from mlrforecast.ops._layout import expand_heads
 from mlrforecast.ops.attention._case import AttentionCase, nesting_refusal
+from mlrforecast.ops.attention._inputs import refuse_tangents
 from mlrforecast.ops.attention._merged import attend_merged, attend_merged_backward
 from mlrforecast.ops.attention._tiles import Problem, attend_tiles, attend_tiles_backward
 from mlrforecast.ops.levels import Levels
@@ -105,6 +106,7 @@ def hierarchical_attention(
     Tensor of shape (B, H, T, V)
         In the dtype of ``v``; 0 in rows that may attend no key.
     """
+    refuse_tangents("hierarchical", q, k, v)
     levels = case.levels
     out: Tensor
     out, _ = torch.ops.mlrforecast.hierarchical_attention(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from mlrforecast.ops.attention import _hopper
 from mlrforecast.ops.attention._case import AttentionCase, nesting_refusal
+from mlrforecast.ops.attention._inputs import refuse_tangents
 from mlrforecast.ops.attention._launches import (
     ABSENT,
     AVAILABLE,
@@ -115,6 +116,7 @@ def triton_attention(
     Tensor of shape (B, H, T, V)
         In the dtype of ``v``; 0 in rows that may attend no key.
     """
+    refuse_tangents("triton", q, k, v)
     levels = case.levels
     seed = ids = None
     if case.dropout_p > 0:
