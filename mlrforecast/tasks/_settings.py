@@ -17,8 +17,8 @@ from mlrforecast.training import Parametrization, Schedule
 
 __all__ = ["TaskRun", "read_runs"]
 
-RunPrecision: TypeAlias = Literal["32-true", "bf16-mixed"]
-"""Numbers that a model computes with in training, by Lightning's names."""
+RunPrecision: TypeAlias = Literal["32-true", "tf32", "bf16-mixed"]
+"""Numbers that a model computes with in training, by Lightning's names where it has one."""
 
 # Not typing.Self, which the run-time shape checker of the tests cannot read on a method.
 _Run = TypeVar("_Run", bound="TaskRun")
@@ -61,8 +61,9 @@ class TaskRun(ABC):
         Largest norm of the gradient.
     micro_batches : int
         Parts in which the sequences of a step go through the model, for want of memory.
-    precision : {"32-true", "bf16-mixed"}
-        Numbers that the model computes with; weights are float32 always.
+    precision : {"32-true", "tf32", "bf16-mixed"}
+        Numbers that the model computes with; weights are float32 always. ``"tf32"`` has matrix
+        products round what they multiply to 10 bits on a GPU; a CPU does not.
     evaluate_every : int, optional
         Steps from one evaluation to the next. Default: a twentieth of all.
     seed : int

@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import torch
@@ -19,6 +19,17 @@ __all__ = ["Training"]
 
 _WARM_UP = 3
 """Steps that are made eagerly before they are recorded: what is made once is made then."""
+
+
+@contextlib.contextmanager
+def _products(*, rounded: bool) -> Iterator[None]:
+    """Have products of float32 matrices round what they multiply, or leave them as they are."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if rounded else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 class _Loss(nn.Module):
@@ -210,6 +221,17 @@ class Training:
         """Make an optimiser step."""
         run = self.run
         self._optimizer.zero_grad(set_to_none=True)
+        with _products(rounded=run.precision == "tf32" and self._device.type == "cuda"):
+            self._add_gradients(stage)
+        if run.gradient_clip is not None:
+            nn.utils.clip_grad_norm_(
+                self.trainee.model.parameters(), run.gradient_clip, foreach=True
+            )
+        self._optimizer.step()
+
+    def _add_gradients(self, stage: Hashable) -> None:
+        """Draw the batch of a step, and go through the model and back."""
+        run = self.run
         for part in range(run.micro_batches):
             last = part == run.micro_batches - 1
             batch = self._drawn(stage)
@@ -222,11 +244,6 @@ class Training:
                     loss = self._module(*batch)
                 self._fabric.backward(loss / run.micro_batches)
             self._loss_sum.add_(loss.detach() / run.micro_batches)
-        if run.gradient_clip is not None:
-            nn.utils.clip_grad_norm_(
-                self.trainee.model.parameters(), run.gradient_clip, foreach=True
-            )
-        self._optimizer.step()
 
     def _drawn(self, stage: Hashable) -> tuple[Tensor, ...]:
         """Draw the sequences of this process for one pass through the model."""

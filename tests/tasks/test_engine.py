@@ -14,7 +14,7 @@ import torch
 from mlrforecast.tasks import Execution, _loop, read_results
 from mlrforecast.tasks._records import Records
 from mlrforecast.tasks._seeds import draw_seed
-from mlrforecast.tasks._training import Training
+from mlrforecast.tasks._training import Training, _products
 from mlrforecast.tasks.in_context_regression import (
     LinearRegression,
     RegressionRun,
@@ -430,6 +430,34 @@ def test_graphs_make_the_steps_that_python_makes(run, attention):
     assert graphs.curve["train_loss"].tolist() == pytest.approx(
         eager.curve["train_loss"].tolist(), rel=1e-4
     )
+
+
+def test_products_are_rounded_for_a_while_only():
+    before = torch.get_float32_matmul_precision()
+    with pytest.raises(RuntimeError, match="inside"), _products(rounded=True):
+        assert torch.get_float32_matmul_precision() == "high"
+        raise RuntimeError("inside")
+    assert torch.get_float32_matmul_precision() == before
+    with _products(rounded=False):
+        assert torch.get_float32_matmul_precision() == before
+
+
+def test_a_cpu_rounds_no_products(run, cpu):
+    [exact] = train(run, execution=cpu)
+    [asked] = train(dataclasses.replace(run, precision="tf32"), execution=cpu)
+    assert same_weights(exact.model, asked.model)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_rounded_products_train_as_well(run):
+    run = dataclasses.replace(calm(run), width=64)
+    exact, rounded = (
+        train(dataclasses.replace(run, precision=name), execution=Execution(progress=False))[0]
+        for name in ("32-true", "tf32")
+    )
+    assert not same_weights(exact.model, rounded.model)
+    assert rounded.curve["score"].tolist() == pytest.approx(exact.curve["score"].tolist(), rel=0.05)
 
 
 @pytest.mark.gpu

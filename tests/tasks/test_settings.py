@@ -21,7 +21,7 @@ from mlrforecast.tasks.language_model import LanguageRun
         ({"gradient_clip": -1}, "`gradient_clip` must be a finite number of at least 0"),
         ({"gradient_clip": 0}, "`gradient_clip` must be above 0, or nothing is learnt, got 0"),
         ({"schedule": "step"}, "`schedule` must be one of cosine, linear, constant, got 'step'"),
-        ({"precision": "16"}, "`precision` must be one of 32-true, bf16-mixed, got '16'"),
+        ({"precision": "16"}, "`precision` must be one of 32-true, tf32, bf16-mixed, got '16'"),
         ({"parametrization": "ntk"}, "`parametrization` must be one of standard, mup"),
         ({"micro_batches": 3}, "`micro_batches` must divide the `batch_size` of 64, got 3"),
         ({"name": "{depth}"}, "`name` must be a text with fields of a run in braces"),
