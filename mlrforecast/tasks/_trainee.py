@@ -60,6 +60,11 @@ class Trainee(ABC):
         """
         return True
 
+    @property
+    def grows(self) -> bool:
+        """Whether sequences are longer in some stages than in others."""
+        return False
+
     def stage(self, step: int) -> Hashable:
         """Return what the shapes and constants of a step's batch depend on."""
         del step

@@ -85,10 +85,10 @@ class Training:
         self._device = fabric.device
         trainee.place(self._device)
         if compile:
-            # Blocks are alike: one is compiled for all of them.
+            # Blocks are alike: one is compiled for all of them, and for all lengths there are.
             for block in trainee.model.modules():
                 if isinstance(block, EncoderBlock):
-                    block.compile(dynamic=False)
+                    block.compile(dynamic=trainee.grows)
         self._module: Any = fabric.setup_module(_Loss(trainee), move_to_device=False)
         self.stream = stream if trainee.capturable else None
         self._pool = None if self.stream is None else torch.cuda.graph_pool_handle()

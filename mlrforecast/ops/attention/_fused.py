@@ -40,11 +40,9 @@ def fused_attention(
         out = _attend_short(q, k, v, visible, causal=causal, scale=scale)
         return out.reshape(out.shape[0], num_heads, num_queries, -1)
     value_width = v.shape[-1]
-    # The CPU kernel wants one width for all three; without it PyTorch builds the T x T matrix. A
-    # caller who has switched the kernel off, as one who counts FLOPs has, gets no idle columns.
-    if q.device.type == "cpu" and fused and q.shape[-1] != value_width:
-        width = max(q.shape[-1], value_width)
-        q, k, v = (pad(x, (0, width - x.shape[-1])) for x in (q, k, v))
+    # A caller who has switched the kernel off, as one who counts FLOPs has, gets no idle columns.
+    if fused:
+        q, k, v = _padded(q, k, v)
     if visible is None:
         out = scaled_dot_product_attention(
             q, k, v, is_causal=causal, scale=scale, dropout_p=dropout_p
@@ -56,6 +54,25 @@ def fused_attention(
             q, k, v, attn_mask=visible | ~non_empty, scale=scale, dropout_p=dropout_p
         ).masked_fill(~non_empty, 0.0)
     return out[..., :value_width].reshape(out.shape[0], num_heads, num_queries, value_width)
+
+
+def _padded(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Add idle columns where PyTorch would build the T x T matrix without them.
+
+    Its CPU kernel wants one width for all three. That for GPUs which takes any float wants rows
+    that end on 16 bytes.
+    """
+    widths = [q.shape[-1], k.shape[-1], v.shape[-1]]
+    if q.device.type == "cuda" and q.element_size() <= 4:
+        step = 16 // q.element_size()
+        widths = [-(-width // step) * step for width in widths]
+    elif q.device.type == "cpu":
+        widths = [max(widths)] * 3
+    q, k, v = (
+        x if width == x.shape[-1] else pad(x, (0, width - x.shape[-1]))
+        for x, width in zip((q, k, v), widths, strict=True)
+    )
+    return q, k, v
 
 
 def _attend_short(

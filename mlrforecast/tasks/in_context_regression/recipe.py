@@ -122,6 +122,11 @@ class RegressionTrainee(Trainee):
         self._curriculum = run.curriculum
         self._costs: dict[int, SequenceCost] = {}
 
+    @property
+    def grows(self) -> bool:
+        """Whether the curriculum has fewer points at first."""
+        return self.stage(0).points < self.run.points
+
     def stage(self, step: int) -> Stage:
         """Return dimensions and points of a step."""
         return self._curriculum.stage(step)
