@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
 from mlrforecast._core.errors import BackendError
@@ -17,6 +18,7 @@ from mlrforecast.ops import (
     standard_attention,
 )
 from mlrforecast.ops.attention import decode, dispatch, triton
+from mlrforecast.ops.attention._fused import _padded
 
 BACKENDS = ("reference", "expanded", "hierarchical")
 
@@ -265,3 +267,30 @@ def test_nothing_is_kept_of_block_ids():
         mlr_attention(q, k, v, ranks=(4, 4), block_ids=ids, backend="expanded")
         kept.append(_layout._kept.cache_info().currsize)
     assert kept[0] == kept[2]
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "widths", "padded"),
+    [
+        ("cuda", torch.float32, (30, 30, 8), (32, 32, 8)),
+        ("cuda", torch.bfloat16, (30, 30, 4), (32, 32, 8)),
+        ("cuda", torch.float64, (30, 30, 3), (30, 30, 3)),
+        ("cpu", torch.float32, (30, 30, 8), (30, 30, 30)),
+    ],
+)
+def test_rows_end_where_a_fused_kernel_takes_them(device, dtype, widths, padded):
+    with FakeTensorMode():
+        given = [torch.empty(1, 2, 5, width, dtype=dtype, device=device) for width in widths]
+        assert tuple(x.shape[-1] for x in _padded(*given)) == padded
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_no_table_of_scores_is_made_of_odd_widths():
+    q, k, v = (draw(1, 2, 4096, width, dtype=torch.float32).cuda() for width in (30, 30, 8))
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    out = standard_attention(q, k, v, causal=True)
+    assert torch.cuda.max_memory_allocated() - before < 4096 * 4096
+    want = standard_attention(*(x.cpu().double() for x in (q, k, v)), causal=True)
+    torch.testing.assert_close(out.cpu().double(), want, rtol=0, atol=1e-4)
