@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from mlrforecast.nn.attention import BilinearMLRScore, BilinearScore
+from mlrforecast.nn.block import EncoderBlock
 from mlrforecast.nn.embedding import LearnedPositions
 from mlrforecast.nn.heads import DistributionHead, QuantileHead
 from mlrforecast.nn.linear import InputLinear, OutputLinear
@@ -217,7 +218,9 @@ def _row(name: str, parameter: Tensor, rule: MupRule, rate: float, decay: float)
 
 
 @torch.no_grad()
-def initialise_mup(model: nn.Module, *, generator: torch.Generator | None = None) -> None:
+def initialise_mup(
+    model: nn.Module, *, generator: torch.Generator | None = None, zero_branches: bool = True
+) -> None:
     """Give every parameter of a model its first value under muP, in place.
 
     Parameters
@@ -227,6 +230,11 @@ def initialise_mup(model: nn.Module, *, generator: torch.Generator | None = None
     generator : torch.Generator, optional
         Source of the random numbers. Default: one with a fixed seed. The global generator is
         neither read nor moved.
+    zero_branches : bool, default True
+        Whether the matrices that end the branches of encoder blocks start at 0, as in the paper,
+        so that a block is the identity at first. Otherwise they start as hidden ones do, which
+        muP allows: a small model whose gradients are mostly noise may take thousands of steps to
+        get off the ground from 0.
 
     Raises
     ------
@@ -245,7 +253,10 @@ def initialise_mup(model: nn.Module, *, generator: torch.Generator | None = None
     """
     if generator is None:
         generator = torch.Generator().manual_seed(_DEFAULT_SEED)
+    ends = set() if zero_branches else _branch_ends(model)
     for _, parameter, rule in _ruled_parameters(model):
+        if id(parameter) in ends and rule.kind == "output":
+            rule = MupRule("hidden", rule.fan_in)
         match _INITS[rule.kind]:
             case "normal":
                 draw = torch.randn(
@@ -264,6 +275,12 @@ def initialise_mup(model: nn.Module, *, generator: torch.Generator | None = None
     for module in model.modules():
         if isinstance(module, nn.Embedding) and module.padding_idx is not None:
             module.weight[module.padding_idx].zero_()
+
+
+def _branch_ends(model: nn.Module) -> set[int]:
+    """Return the identities of the parameters of encoder blocks, whose outputs end branches."""
+    blocks = [module for module in model.modules() if isinstance(module, EncoderBlock)]
+    return {id(parameter) for block in blocks for parameter in block.parameters()}
 
 
 def _ruled_parameters(model: nn.Module) -> list[tuple[str, nn.Parameter, MupRule]]:

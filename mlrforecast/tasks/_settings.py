@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, get_args
 
 from torch import nn
 
+from mlrforecast._core.arguments import check_switch
 from mlrforecast._core.provenance import config_hash
 from mlrforecast.tasks._checks import count
 from mlrforecast.training import Parametrization, Schedule
@@ -53,6 +54,9 @@ class TaskRun(ABC):
         Of AdamW; under muP the rate of a model of width 768.
     parametrization : {"mup", "standard"}
         See :func:`mlrforecast.training.build_optimizer`.
+    zero_branches : bool
+        Whether residual branches start at 0 under muP, as in the paper; see
+        :func:`mlrforecast.nn.initialise_mup`.
     warmup_steps : int
         Steps in which the learning rate rises from 0.
     schedule : {"constant", "cosine", "linear"}
@@ -92,6 +96,7 @@ class TaskRun(ABC):
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     parametrization: Parametrization = "mup"
+    zero_branches: bool = True
     warmup_steps: int = 100
     schedule: Schedule = "constant"
     gradient_clip: float | None = None
@@ -117,6 +122,12 @@ class TaskRun(ABC):
             if self.gradient_clip == 0:
                 raise ValueError("`gradient_clip` must be above 0, or nothing is learnt, got 0.")
         self.check_choice("parametrization", get_args(Parametrization))
+        check_switch("zero_branches", self.zero_branches)
+        if not self.zero_branches and self.parametrization != "mup":
+            raise ValueError(
+                "`zero_branches`=False needs parametrization='mup': under "
+                f"{self.parametrization!r} no branch starts at 0."
+            )
         self.check_choice("schedule", get_args(Schedule))
         self.check_choice("precision", get_args(RunPrecision))
         if self.batch_size % self.micro_batches:

@@ -39,7 +39,8 @@ class Trainee(ABC):
     def __init__(self, run: TaskRun, model: nn.Module) -> None:
         if run.parametrization == "mup":
             seed = draw_seed(run.seed, 0, "weights")
-            initialise_mup(model, generator=torch.Generator().manual_seed(seed))
+            generator = torch.Generator().manual_seed(seed)
+            initialise_mup(model, generator=generator, zero_branches=run.zero_branches)
         self.run = run
         self.model = model
 

@@ -289,6 +289,23 @@ def test_the_first_logits_are_zero_and_the_first_loss_that_of_a_guess(
 
 
 @pytest.mark.parametrize("attention", list(attentions))
+def test_branches_may_start_as_what_is_inside_them(attention: str) -> None:
+    """The head still starts at 0, and so the first logits are."""
+    model = language_model(attention=attention, width=64, num_heads=4, num_layers=2)
+    initialise_mup(model, zero_branches=False)
+    ends = [row for row in rows_of(model).values() if row.kind == "output"]
+    assert len(ends) == 2 * 2 + 1
+    parameters = dict(model.named_parameters())
+    for row in ends:
+        spread = parameters[row.name].std().item()
+        if "blocks" in row.name:
+            assert spread == pytest.approx(row.fan_in**-0.5, rel=0.05), row.name
+        else:
+            assert spread == 0, row.name
+    assert (model(torch.arange(10).reshape(2, 5)) == 0).all()
+
+
+@pytest.mark.parametrize("attention", list(attentions))
 def test_the_drawn_weights_have_the_spread_of_their_row(attention: str) -> None:
     model = language_model(attention=attention, width=64, num_heads=4, bias=True)
     with torch.no_grad():

@@ -23,6 +23,10 @@ from mlrforecast.tasks.language_model import LanguageRun
         ({"schedule": "step"}, "`schedule` must be one of cosine, linear, constant, got 'step'"),
         ({"precision": "16"}, "`precision` must be one of 32-true, tf32, bf16-mixed, got '16'"),
         ({"parametrization": "ntk"}, "`parametrization` must be one of standard, mup"),
+        (
+            {"zero_branches": False, "parametrization": "standard"},
+            "`zero_branches`=False needs parametrization='mup'",
+        ),
         ({"micro_batches": 3}, "`micro_batches` must divide the `batch_size` of 64, got 3"),
         ({"name": "{depth}"}, "`name` must be a text with fields of a run in braces"),
         ({"name": "a/b"}, "`name` must be a name of a file, got 'a/b'"),
@@ -37,6 +41,11 @@ from mlrforecast.tasks.language_model import LanguageRun
 def test_what_is_refused_of_every_task(kind, settings, message):
     with pytest.raises(ValueError, match=message):
         kind.from_dict({"batch_size": 64} | settings)
+
+
+def test_a_switch_is_no_number():
+    with pytest.raises(TypeError, match="`zero_branches` must be True or False"):
+        RegressionRun(zero_branches=0)
 
 
 @pytest.mark.parametrize(

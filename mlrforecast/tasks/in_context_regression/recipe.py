@@ -47,7 +47,9 @@ class RegressionRun(TaskRun):
         As in :class:`mlrforecast.tasks.TaskRun`.
     positions, qk_norm, max_steps, batch_size, learning_rate, weight_decay, parametrization
         As in :class:`mlrforecast.tasks.TaskRun`.
-    warmup_steps, schedule, gradient_clip, micro_batches, precision, evaluate_every, seed
+    zero_branches, warmup_steps, schedule, gradient_clip, micro_batches, precision, evaluate_every
+        As in :class:`mlrforecast.tasks.TaskRun`.
+    seed
         As in :class:`mlrforecast.tasks.TaskRun`.
 
     Raises
