@@ -141,7 +141,7 @@ def mixtures(
     type=click.Choice(["32-true", "bf16-mixed", "16-mixed"]),
     help="Numbers that are computed with. Default: 32-true.",
 )
-@click.option("--compile", "compiled", is_flag=True, help="Compile the training step.")
+@click.option("--compile", "compiled", is_flag=True, help="Compile the blocks of the model.")
 @click.option("--seed", type=click.IntRange(0), help="Of weights, windows, dropout. Default: 0.")
 @click.option("--accelerator", type=ACCELERATOR, help="Where to train. Default: auto.")
 @click.option("--devices", type=click.IntRange(1), help="Devices that share a step. Default: 1.")

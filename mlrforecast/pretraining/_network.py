@@ -24,8 +24,16 @@ _Levels = tuple[tuple[int, ...], tuple[int | None, ...]]
 class Cache:
     """Keys and values of the steps of a generation so far, an entry for each attention layer."""
 
-    steps: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
-    sources: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    steps: dict[nn.Module, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    sources: dict[nn.Module, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    def extended(self, layer: nn.Module, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Add the keys and values of new steps, and return those of all steps."""
+        if layer in self.steps:
+            earlier = self.steps[layer]
+            k, v = torch.cat([earlier[0], k], 2), torch.cat([earlier[1], v], 2)
+        self.steps[layer] = k, v
+        return k, v
 
 
 class Norm(nn.Module):
@@ -36,9 +44,8 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalise the last axis in float32."""
-        wide = x.float()
-        return self.weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(x)
+        """Normalise the last axis."""
+        return F.rms_norm(x, self.weight.shape, self.weight, 1e-6)
 
 
 class Attention(nn.Module):
@@ -65,8 +72,13 @@ class Attention(nn.Module):
         cache: Cache | None = None,
     ) -> Float[Tensor, "B T D"]:
         """Attend to ``source``, or to ``x`` and what a cache holds, with a ``bias`` of scores."""
-        q = self._heads(self.q(x))
-        k, v = self._keys_values(x, source, cache)
+        if source is None:
+            q, k, v = self._heads(x, self.q, self.k, self.v)
+            if cache is not None:
+                k, v = cache.extended(self, k, v)
+        else:
+            (q,) = self._heads(x, self.q)
+            k, v = self._source_heads(source, cache)
         dropout = self.dropout if self.training else 0.0
         if self.levels is None:
             mixed = F.scaled_dot_product_attention(q, k, v, bias.to(q), dropout, scale=1.0)
@@ -88,27 +100,21 @@ class Attention(nn.Module):
         found: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
         return found
 
-    def _keys_values(
-        self, x: Tensor, source: Tensor | None, cache: Cache | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return the keys and values, and keep them for later steps."""
-        if source is not None and cache is not None and id(self) in cache.sources:
-            return cache.sources[id(self)]
-        read = x if source is None else source
-        k, v = self._heads(self.k(read)), self._heads(self.v(read))
+    def _source_heads(self, source: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
+        """Return the keys and values of another sequence, which no step changes."""
         if cache is None:
+            k, v = self._heads(source, self.k, self.v)
             return k, v
-        if source is None and id(self) in cache.steps:
-            earlier = cache.steps[id(self)]
-            k, v = torch.cat([earlier[0], k], 2), torch.cat([earlier[1], v], 2)
-        kept = cache.steps if source is None else cache.sources
-        kept[id(self)] = k, v
-        return k, v
+        if self not in cache.sources:
+            k, v = self._heads(source, self.k, self.v)
+            cache.sources[self] = k, v
+        return cache.sources[self]
 
-    def _heads(self, x: Tensor) -> Tensor:
-        """(B, T, H R) to (B, H, T, R)."""
-        heads: Tensor = x.unflatten(-1, (self.num_heads, -1))
-        return heads.transpose(1, 2)
+    def _heads(self, x: Tensor, *layers: nn.Linear) -> tuple[Tensor, ...]:
+        """Return what each layer makes of (B, T, D), (B, H, T, R), by one product for all."""
+        found = F.linear(x, torch.cat([layer.weight for layer in layers]))
+        heads: Tensor = found.unflatten(-1, (len(layers), self.num_heads, -1))
+        return heads.permute(2, 0, 3, 1, 4).unbind()
 
 
 class Feed(nn.Module):
@@ -160,12 +166,16 @@ class Block(nn.Module):
 class Stack(nn.Module):
     """The encoder or the decoder."""
 
+    buckets: Tensor
+
     def __init__(self, config: PretrainConfig, *, decodes: bool) -> None:
         super().__init__()
         levels = config.decoder_levels if decodes else config.encoder_levels
         count = config.num_decoder_layers if decodes else config.num_layers
         self.decodes = decodes
         self.positions = nn.Embedding(NUM_BUCKETS, config.num_heads)
+        distances = torch.arange(-MAX_DISTANCE, MAX_DISTANCE + 1)
+        self.register_buffer("buckets", _buckets(distances, directed=not decodes), persistent=False)
         self.blocks = nn.ModuleList(Block(config, levels, decodes=decodes) for _ in range(count))
         self.norm = Norm(config.width)
         self.drop = nn.Dropout(config.dropout)
@@ -199,8 +209,9 @@ class Stack(nn.Module):
         """Return the bias of positions, (1, H, T, S), which in a decoder hides what is to come."""
         keys = torch.arange(first + x.shape[1], device=x.device)
         distance = keys - keys[first:, None]
-        bias: Tensor = self.positions(_buckets(distance, directed=not self.decodes))
-        bias = bias.permute(2, 0, 1)[None]
+        # All that is farther shares a bucket.
+        near = distance.clamp(-MAX_DISTANCE, MAX_DISTANCE)
+        bias: Tensor = self.positions(self.buckets[near + MAX_DISTANCE]).permute(2, 0, 1)[None]
         if not self.decodes:
             return bias
         return bias.masked_fill(distance > 0, torch.finfo(bias.dtype).min)

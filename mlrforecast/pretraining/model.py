@@ -178,8 +178,11 @@ class QuantileModel(nn.Module):
         self.register_buffer("levels", torch.tensor(config.quantile_levels), persistent=False)
         normal(self.shared.weight, 1.0)
         for part in (self.patches, self.steps):
+            # Chronos-Bolt draws both as wide as what the first of them reads.
+            for layer in (part.hidden_layer, part.residual_layer):
+                normal(layer.weight, self.patches.hidden_layer.in_features**-0.5)
+            normal(part.output_layer.weight, hidden**-0.5)
             for layer in (part.hidden_layer, part.output_layer, part.residual_layer):
-                normal(layer.weight, layer.in_features**-0.5)
                 nn.init.zeros_(layer.bias)
         initialise(self, config)
 

@@ -1,5 +1,6 @@
 """One pretraining run: a configuration and series in, a model and its losses out."""
 
+import copy
 import dataclasses
 import hashlib
 import json
@@ -17,10 +18,11 @@ from jaxtyping import Float
 from lightning.pytorch.callbacks import Callback, TQDMProgressBar
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
-from torch import Tensor
+from torch import Tensor, nn
 
 from mlrforecast._core.arguments import check_switch
 from mlrforecast.pretraining._checks import above_zero, at_least, finite, share
+from mlrforecast.pretraining._network import Block
 from mlrforecast.pretraining.config import PretrainConfig
 from mlrforecast.pretraining.model import QuantileModel, TokenModel, build_model
 from mlrforecast.pretraining.pretrained import PretrainedModel
@@ -67,7 +69,7 @@ class PretrainOptions:
     precision : {"32-true", "bf16-mixed", "16-mixed"}
         Numbers that the network computes with; weights are float32.
     compile : bool
-        Whether ``torch.compile`` makes the training step.
+        Whether ``torch.compile`` makes the blocks of both stacks.
     seed : int
         Of the first weights, the windows and dropout.
     accelerator : {"auto", "cpu", "gpu", "mps"}
@@ -253,9 +255,9 @@ def pretrain(
     if checkpoint is not None and (progress is None or not progress.finished):
         checkpoint.write(Progress(module.state_tensors(), _numbers(options.max_steps, options)))
     module.cpu()
-    return PretrainRun(
-        PretrainedModel(module.network), module.losses.numpy(), time.monotonic() - begin
-    )
+    # A copy is not compiled, and forecasts have shapes of all kinds.
+    network = copy.deepcopy(module.network)
+    return PretrainRun(PretrainedModel(network), module.losses.numpy(), time.monotonic() - begin)
 
 
 def _check_losses(module: "_Module", options: PretrainOptions) -> None:
@@ -281,7 +283,6 @@ class _Module(pl.LightningModule):
         self.moments: dict[int, dict[str, Tensor]] = {}
         # A buffer: processes of their own give back tensors alone.
         self.register_buffer("losses", torch.zeros(options.max_steps))
-        self._loss: Any = None
 
     def resume(self, progress: Progress) -> None:
         """Go on where a run was."""
@@ -296,9 +297,13 @@ class _Module(pl.LightningModule):
         return {f"module.{name}": value for name, value in self.state_dict().items()}
 
     def on_train_start(self) -> None:
-        """Compile what the step computes, in the process that trains."""
-        forward = self.network.forward
-        self._loss = torch.compile(forward) if self.options.compile else forward
+        """Compile the blocks, in the process that trains."""
+        if not self.options.compile:
+            return
+        # Blocks are alike: one of each stack is compiled for all of them.
+        for block in self.network.modules():
+            if isinstance(block, Block):
+                block.compile(dynamic=False)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         """Seed dropout by the step, so that a run that goes on draws what it would have drawn."""
@@ -307,10 +312,23 @@ class _Module(pl.LightningModule):
 
     def training_step(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Return the loss of one batch."""
-        loss: Tensor = self._loss(*batch)
+        loss: Tensor = self.network(*batch)
         self.losses[self.steps] = loss.detach()
-        self.log("loss", loss, prog_bar=True, batch_size=len(batch[0]))
+        if self.options.progress:
+            self.log("loss", loss, prog_bar=True, batch_size=len(batch[0]))
         return loss
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip: Lightning refuses to in mixed precision if an optimiser step is one kernel."""
+        if self.options.gradient_clip is not None:
+            nn.utils.clip_grad_norm_(
+                self.network.parameters(), self.options.gradient_clip, foreach=True
+            )
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """Return AdamW and the schedule, both at the step that was reached."""
@@ -319,7 +337,8 @@ class _Module(pl.LightningModule):
             self.network,
             learning_rate=options.learning_rate,
             weight_decay=options.weight_decay,
-            fused=options.precision == "32-true",
+            # One kernel would take the scale off gradients that have been clipped with it.
+            fused=options.precision != "16-mixed",
         )
         if self.moments:
             state = {n: {k: v.clone() for k, v in m.items()} for n, m in self.moments.items()}
@@ -411,7 +430,6 @@ def _fit(
             devices=options.devices,
             precision=options.precision,
             max_steps=len(batches),
-            gradient_clip_val=options.gradient_clip,
             callbacks=callbacks,
             enable_progress_bar=options.progress,
             enable_model_summary=False,

@@ -10,7 +10,7 @@ import torch
 from mlrforecast._core.atomic import DRAFT
 from mlrforecast._core.errors import ModelFileError
 from mlrforecast.pretraining import PretrainConfig, PretrainedModel, _files, build_model
-from mlrforecast.pretraining._network import Attention, Cache
+from mlrforecast.pretraining._network import MAX_DISTANCE, Attention, Cache, _buckets
 
 SMALL = {
     "context_length": 31,
@@ -111,6 +111,28 @@ def test_patches_have_the_quantiles_of_chronos_bolt(loaded, kind):
     ordered = expected.sort(1).values.swapaxes(1, 2)
     np.testing.assert_allclose(own, ordered, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(median, own[..., 4])
+
+
+@pytest.mark.usefixtures("seeded")
+@pytest.mark.parametrize("head", ["tokens", "quantiles"])
+def test_first_weights_have_the_spread_of_those_of_chronos(loaded, head):
+    pipeline = loaded(build_model(PretrainConfig(head=head, attention="standard", **SMALL)))
+    theirs = type(pipeline.inner_model)(pipeline.inner_model.config).state_dict()
+    for name, weight in pipeline.inner_model.state_dict().items():
+        # Of patches, transformers 5 leaves out what Chronos-Bolt says.
+        if "patch_embedding" not in name:
+            own, other = (x.square().mean().sqrt().item() for x in (weight, theirs[name]))
+            assert own == pytest.approx(other, rel=0.4), name
+
+
+@pytest.mark.usefixtures("seeded")
+def test_what_is_far_shares_a_bucket():
+    model = made()
+    distances = torch.arange(-300, 301)
+    near = distances.clamp(-MAX_DISTANCE, MAX_DISTANCE)
+    for stack in (model.encoder, model.decoder):
+        kept = stack.buckets[near + MAX_DISTANCE]
+        assert torch.equal(kept, _buckets(distances, directed=not stack.decodes))
 
 
 @pytest.mark.usefixtures("seeded")
