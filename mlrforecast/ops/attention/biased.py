@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import pad
 
-from mlrforecast.ops._layout import constant, expand_heads
+from mlrforecast.ops._layout import expand_heads
 from mlrforecast.ops.attention._inputs import check_dropout, check_qkv, follow_autocast
 from mlrforecast.ops.scores._pairs import build_pairs
-from mlrforecast.ops.scores.mlr import LevelScale, level_scales
+from mlrforecast.ops.scores.mlr import LevelScale, level_scales, scores_of_pairs
 
 __all__ = ["biased_mlr_attention"]
 
@@ -30,8 +29,8 @@ def biased_mlr_attention(
 ) -> Float[Tensor, "B H T V"]:
     """Attend with multi-level low-rank scores to which a bias is added.
 
-    The scores of all pairs are written out for each level, as a bias of one number for each pair is
-    too. Without a bias :func:`mlr_attention` computes the same in less time and memory.
+    The scores of all pairs are written out, as a bias of one number for each pair is too. Without
+    a bias :func:`mlr_attention` computes the same in less time and memory.
 
     Parameters
     ----------
@@ -93,32 +92,17 @@ def biased_mlr_attention(
     scales = level_scales(pairs.levels.ranks, level_scale)
     work = torch.promote_types(q.dtype, torch.float32)
     with torch.autocast(q.device.type, enabled=False):
-        counted = torch.stack(list(pairs.by_level(q.device)))
-        factors = counted * constant(scales, work, q.device)[:, None, None]
-        q_levels, k_levels = (_by_level(x.to(work), pairs.levels.ranks) for x in (q, k))
-        products = q_levels @ expand_heads(k_levels, q.shape[1]).transpose(-1, -2)
-        scores = (products * factors).sum(2)
-        if divide_by_shared_levels:
-            scores = scores / counted.sum(0).clamp(min=1)
+        scores = scores_of_pairs(
+            q.to(work), k.to(work), pairs, scales, divide_by_shared_levels=divide_by_shared_levels
+        )
         scores = scores + bias.to(work)
         if not pairs.share_surely:
-            scores = scores.masked_fill(~counted.any(0), float("-inf"))
+            scores = scores.masked_fill(~pairs.any_level(q.device), float("-inf"))
         # A row that may attend no key would be 0/0.
         empty = scores.isneginf().all(-1, keepdim=True)
         weights = scores.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
         weights = torch.nn.functional.dropout(weights, dropout_p)
         return (weights @ expand_heads(v.to(work), q.shape[1])).to(v.dtype)
-
-
-def _by_level(x: Tensor, ranks: Sequence[int]) -> Tensor:
-    """Stack the columns of each level, as many by zeros: (B, H, num_levels, T, R).
-
-    One product then serves all levels, and a GPU does not wait for a call for each.
-    """
-    widest = max(ranks)
-    return torch.stack(
-        [pad(level, (0, widest - level.shape[-1])) for level in x.split(list(ranks), -1)], 2
-    )
 
 
 def _check_bias(bias: Tensor, q: Tensor, k: Tensor) -> None:
