@@ -3,7 +3,7 @@
 It runs in an environment of its own, since neuralforecast pins other packages::
 
     python -m venv ENV && ENV/bin/pip install neuralforecast==3.3.0
-    MLRFORECAST_DATA=... ENV/bin/python benchmarks/ett_peers.py benchmarks/results/ett
+    MLRFORECAST_DATA=... ENV/bin/python benchmarks/ett_peers.py benchmarks/results/peers
 
 Rows 0 to 8639 are learnt from, values are standardised by them, and every window of stride 1 of
 rows 11520 to 14399 is scored. Settings are those of the published scripts: DLinear and NLinear

@@ -1,9 +1,11 @@
 """The pages on the two tasks quote the committed results; what is not there is left out."""
 
 import importlib.util
+import math
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from mlrforecast.tasks import Execution, in_context_regression, language_model
@@ -91,8 +93,17 @@ def test_each_file_has_its_picture_and_its_table(script, results, tmp_path):
     assert "(1 seed)" in language
 
 
-def test_equal_compute_is_read_off_the_curve(script, results):
-    _, curves = script.runs_of("lm", "scaling", results)
-    curve = curves[curves["hash"] == curves["hash"].iloc[0]].sort_values("paper_flops")
-    for _, row in curve.iterrows():
-        assert script._at(curve, row["paper_flops"]) == pytest.approx(row["score"])
+def test_equal_compute_is_read_off_a_line_between_widths(script):
+    """Losses that follow a power of the FLOPs are found everywhere, outside the widths too."""
+    flops = [1e12, 4e12, 9e12]
+    standard = pd.DataFrame(
+        {
+            "width": [8, 8, 16, 24],
+            "paper_flops": [flops[0], *flops],
+            "score": [3.0 * (value / 1e12) ** -0.1 for value in [flops[0], *flops]],
+        }
+    )
+    for value in (0.5e12, 1e12, 2e12, 4e12, 8e12, 2e13):
+        found = script._loss_at(standard, value)
+        assert found == pytest.approx(3.0 * (value / 1e12) ** -0.1)
+    assert math.isnan(script._loss_at(standard[standard["width"] == 8], 1e12))
