@@ -31,6 +31,7 @@ from _rows import replace_rows
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.provenance import config_hash, device_name, versions
+from mlrforecast.benchmark._results import append_log
 
 DAYS = 728
 KEY = ("part", "model", "refit_days", "seed", "config_hash")
@@ -72,9 +73,8 @@ def main() -> None:
     }
     arguments.out.mkdir(parents=True, exist_ok=True)
     if arguments.final:
-        with (arguments.out / "final_runs.log").open("a", encoding="utf-8") as file:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            file.write(json.dumps({"time": now, "command": shared["command"]}) + "\n")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        append_log(arguments.out, {"time": now, "command": shared["command"]})
     write(arguments.out, [shared | row for row in naive_rows(frame, arguments.days)])
     for seed in range(arguments.seeds):
         row = shared | measured(frame, arguments.days, arguments.refit, seed, options)

@@ -48,11 +48,11 @@ class LanguageRun(TaskRun):
         Tokens of the validation documents that an evaluation predicts, the same for all runs.
     name, width, num_heads, num_layers, attention, ranks, block_sizes, attention_options
         As in :class:`mlrforecast.tasks.TaskRun`.
-    positions, qk_norm, max_steps, batch_size, learning_rate, weight_decay, parametrization
+    positions, qk_norm, max_steps, batch_size, learning_rate, weight_decay
         As in :class:`mlrforecast.tasks.TaskRun`.
-    zero_branches, warmup_steps, schedule, gradient_clip, micro_batches, precision, evaluate_every
+    parametrization, zero_branches, warmup_steps, schedule, gradient_clip, micro_batches
         As in :class:`mlrforecast.tasks.TaskRun`.
-    seed
+    precision, evaluate_every, seed
         As in :class:`mlrforecast.tasks.TaskRun`.
 
     Raises
