@@ -3,13 +3,24 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn.functional import layer_norm
+from torch.nn.functional import layer_norm, linear
 
 from mlrforecast.ops._checks import check_tensor
 from mlrforecast.ops.matrices.base import StructuredMatrix
+from mlrforecast.ops.matrices.low_rank import LowRank
 from mlrforecast.ops.scores.dot import softmax_scale
 
-__all__ = ["bilinear_keys", "bilinear_scores", "check_context", "check_dtype", "normalised"]
+__all__ = [
+    "bilinear_keys",
+    "bilinear_scores",
+    "check_context",
+    "check_dtype",
+    "is_narrow",
+    "normalised",
+]
+
+_NARROW = 256
+"""Columns up to which a structured matrix is written out to be multiplied with many rows."""
 
 
 def bilinear_scores(
@@ -108,9 +119,26 @@ def bilinear_keys(
     check_context(context, context)
     check_matrix(matrix, context)
     batch, length, width = context.shape
+    # A low-rank one is two plain products already.
+    if is_narrow(context, matrix) and not isinstance(matrix, LowRank):
+        with torch.autocast(context.device.type, enabled=False):
+            heads = matrix.dense().reshape(-1, width)
+        keys = linear(context, heads).unflatten(-1, (-1, width))
+        return normalised(keys, norm_weight).transpose(1, 2)
     axes = len(matrix.batch_shape)
     keys = matrix.apply(context.reshape(batch, *[1] * axes, length, width))
     return normalised(keys.flatten(1, axes), norm_weight)
+
+
+def is_narrow(x: Tensor, weight: Tensor | StructuredMatrix) -> bool:
+    """Tell whether a matrix, written out, is multiplied with these rows faster than its factors.
+
+    One large product takes less time than many small ones and the copies between them, although it
+    multiplies more. Writing the matrix out takes as long as the product with ``D`` rows. Gradients
+    are summed over the rows before they reach the factors, for which half precision is too coarse.
+    """
+    rows, width = x.shape[0] * x.shape[1], x.shape[-1]
+    return width <= _NARROW and rows >= 4 * width and weight.dtype.itemsize >= 4
 
 
 def normalised(features: Tensor, weight: Tensor | None) -> Tensor:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, einsum
 
 from mlrforecast.ops._checks import check_tensor, entries, positive
 from mlrforecast.ops._layout import expand_heads
-from mlrforecast.ops.scores.bilinear import check_context, check_dtype, normalised
+from mlrforecast.ops.scores.bilinear import check_context, check_dtype, is_narrow, normalised
 from mlrforecast.ops.scores.dot import LogitScale, logit_factor
 
 __all__ = ["bilinear_mlr_features", "bilinear_mlr_scores", "feature_pairs", "level_factors"]
@@ -147,9 +148,13 @@ def bilinear_mlr_features(
             "`weights` must hold at least one level, and `norms` one entry for each, got "
             f"{len(weights)} and {len(scales)}."
         )
+    for lvl, weight in enumerate(weights):
+        _check_weight(weight, x, num_heads, lvl)
+    project = _project_at_once if is_narrow(x, weights[0]) else _project
+    levels = project(x, weights, num_heads)
     return tuple(
-        normalised(_project(x, weight, num_heads, lvl), scale)
-        for lvl, (weight, scale) in enumerate(zip(weights, scales, strict=True))
+        normalised(features, scale).transpose(1, 2)
+        for features, scale in zip(levels, scales, strict=True)
     )
 
 
@@ -195,8 +200,8 @@ def feature_pairs(
     return q_levels, k_levels, scales
 
 
-def _project(x: Tensor, weight: Tensor, num_heads: int, lvl: int) -> Tensor:
-    """Project each block of columns by itself: (B, num_heads, T, r * p)."""
+def _check_weight(weight: Tensor, x: Tensor, num_heads: int, lvl: int) -> None:
+    """Check the weight of a level."""
     check_tensor(weight, f"weights[{lvl}]")
     if weight.ndim != 3 or weight.shape[0] * weight.shape[1] != x.shape[-1]:
         raise ValueError(
@@ -209,9 +214,29 @@ def _project(x: Tensor, weight: Tensor, num_heads: int, lvl: int) -> Tensor:
             f"{num_heads} heads, and equally many, got {tuple(weight.shape)}."
         )
     check_dtype(weight, f"weights[{lvl}]", x)
-    blocks = x.unflatten(-1, weight.shape[:2])
-    features = einsum("btpm,pmhr->bhtrp", blocks, weight.unflatten(-1, (num_heads, -1)))
-    return features.flatten(-2)
+
+
+def _project(x: Tensor, weights: Sequence[Tensor], num_heads: int) -> list[Tensor]:
+    """Project each block of columns by itself: (B, T, num_heads, r * p) on each level."""
+    levels = []
+    for weight in weights:
+        blocks = x.unflatten(-1, weight.shape[:2])
+        features = einsum("btpm,pmhr->bthrp", blocks, weight.unflatten(-1, (num_heads, -1)))
+        levels.append(features.flatten(-2))
+    return levels
+
+
+def _project_at_once(x: Tensor, weights: Sequence[Tensor], num_heads: int) -> list[Tensor]:
+    """Project all blocks of all levels in one product, with zeros outside the blocks."""
+    written, columns = [], []
+    for weight in weights:
+        p, _, width = weight.shape
+        # One axis is the block that is read, the other one that which is written.
+        diagonal = torch.diag_embed(weight.movedim(0, -1)).permute(2, 0, 1, 3)
+        columns.append(width // num_heads * p)
+        written.append(diagonal.reshape(x.shape[-1], num_heads, columns[-1]))
+    features = (x @ torch.cat(written, -1).flatten(1)).unflatten(-1, (num_heads, -1))
+    return list(features.split(columns, -1))
 
 
 def _num_kv_heads(q_weights: Sequence[Tensor], k_weights: Sequence[Tensor], num_heads: int) -> int:

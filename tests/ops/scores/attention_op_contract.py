@@ -80,6 +80,9 @@ class AttentionOpContract:
     step_tensors: ClassVar[tuple[tuple[str, ...], tuple[str, ...]]] = (("q",), ("k", "v"))
     """Tensors with an axis of query steps, and of key steps, each the last but one."""
 
+    error_budget: ClassVar[float] = 2
+    """How many times the error of plain PyTorch the op's may be."""
+
     zero_gradients: ClassVar[tuple[str, ...]] = ()
     """Tensors whose gradient is 0 by its nature, so that all of it is rounding error."""
 
@@ -224,7 +227,7 @@ class AttentionOpContract:
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
     @pytest.mark.parametrize("longest", [63, 150])
     def test_error_budget(self, longest: int, dtype: torch.dtype) -> None:
-        """Output and gradients err at most twice as much as plain PyTorch in the same dtype.
+        """Output and gradients err little more than those of plain PyTorch in the same dtype.
 
         Over several draws: the error of a single short gradient is a matter of luck.
         """
@@ -239,7 +242,8 @@ class AttentionOpContract:
                 total[kind].update(squared_errors(with_gradients(out, low), exact))
         for key in total["op"].keys() - set(self.zero_gradients):
             error, budget = (total[kind][key] ** 0.5 for kind in ("op", "plain"))
-            assert error <= 2 * budget, f"{key}: {error:.2e} > 2 x {budget:.2e}"
+            limit = self.error_budget * budget
+            assert error <= limit, f"{key}: {error:.2e} > {self.error_budget} x {budget:.2e}"
 
     def test_plain_is_the_same_function(self) -> None:
         tensors = self.draw(33, 33)

@@ -29,6 +29,7 @@ from mlrforecast.ops import (
     window_mask,
 )
 from mlrforecast.ops.matrices import matrices
+from mlrforecast.ops.scores.bilinear import is_narrow
 from tests.ops.scores import oracle
 from tests.ops.scores.attention_op_contract import normal
 
@@ -223,6 +224,45 @@ def test_any_structured_matrix_is_x_m_x(name: str) -> None:
     keys = bilinear_keys(context, matrix, norm)
     normed = bilinear_scores(x, context, matrix, norm_weight=norm, scale=1.0)
     torch.testing.assert_close(x[:, None] @ keys.mT, normed, **EXACT)
+
+
+@pytest.mark.parametrize("name", list(matrices))
+def test_many_rows_are_multiplied_by_the_matrix_written_out(name: str) -> None:
+    """With every gradient, as few rows are by its factors."""
+    structure = matrices[name]
+    options = {"low_rank": {"rank": 3}, "mlr": {"ranks": (2, 1)}}.get(name, {})
+    specs = structure.parameter_specs(D, D, **options)
+    tensors = {n: normal(generator(5), H, *spec.shape) for n, spec in specs.items()}
+    leaves = [x.requires_grad_() for x in tensors.values()]
+    matrix = structure.from_parameters(tensors, **options)
+    _, context = inputs(1, 4 * D)
+    context.requires_grad_()
+    norm = normal(generator(6), D).requires_grad_()
+    assert is_narrow(context, matrix)
+    few = [bilinear_keys(part, matrix, norm) for part in context.split(5, 1)]
+    assert not is_narrow(context[:, :5], matrix)
+    many = bilinear_keys(context, matrix, norm)
+    torch.testing.assert_close(many, torch.cat(few, 2), **EXACT)
+    weights = normal(generator(7), *many.shape)
+    grads = [
+        torch.autograd.grad((keys * weights).sum(), [context, norm, *leaves], retain_graph=True)
+        for keys in (many, torch.cat(few, 2))
+    ]
+    torch.testing.assert_close(*grads, rtol=1e-10, atol=1e-10)
+
+
+def test_many_rows_are_projected_to_all_levels_in_one_product() -> None:
+    """With every gradient, as few rows are block by block."""
+    weights = [w.requires_grad_() for w in mlr_weights(H)]
+    _, x = inputs(1, 4 * D)
+    x.requires_grad_()
+    many = bilinear_mlr_features(x, weights, num_heads=H)
+    few = [bilinear_mlr_features(part, weights, num_heads=H) for part in x.split(5, 1)]
+    joined = tuple(torch.cat(parts, 2) for parts in zip(*few, strict=True))
+    torch.testing.assert_close(many, joined, **EXACT)
+    losses = [sum((level**2).sum() for level in levels) for levels in (many, joined)]
+    grads = [torch.autograd.grad(loss, [x, *weights]) for loss in losses]
+    torch.testing.assert_close(*grads, **EXACT)
 
 
 def test_logit_factors_meet_at_64_columns() -> None:
