@@ -10,6 +10,12 @@ from mlrforecast.ops.attention import _short
 
 __all__ = ["fused_attention"]
 
+_TABLE_STEPS = 256
+"""Longest sequence whose scores are kept on a GPU, in single precision and compiled."""
+
+_TABLE_SCORES = 2**26
+"""Most scores that are kept, a quarter of a gibibyte."""
+
 
 def fused_attention(
     q: Tensor,
@@ -39,6 +45,8 @@ def fused_attention(
     if fused and dropout_p == 0 and same_heads and _short.is_short(*sizes, v.dtype, v.device):
         out = _attend_short(q, k, v, visible, causal=causal, scale=scale)
         return out.reshape(out.shape[0], num_heads, num_queries, -1)
+    if dropout_p == 0 and same_heads and _is_table_fast(sizes, v):
+        return _attend_by_table(q, k, v, visible, causal=causal, scale=scale)
     value_width = v.shape[-1]
     # A caller who has switched the kernel off, as one who counts FLOPs has, gets no idle columns.
     if fused:
@@ -54,6 +62,37 @@ def fused_attention(
             q, k, v, attn_mask=visible | ~non_empty, scale=scale, dropout_p=dropout_p
         ).masked_fill(~non_empty, 0.0)
     return out[..., :value_width].reshape(out.shape[0], num_heads, num_queries, value_width)
+
+
+def _is_table_fast(sizes: tuple[int, int, int, int], v: Tensor) -> bool:
+    """Tell whether a compiled table of scores takes less time than PyTorch's kernels.
+
+    For single precision a GPU has one kernel, of an earlier generation, which takes twice as long
+    for sequences as short as these (heads of the batch, queries, keys, columns).
+    """
+    heads, num_queries, num_keys, _ = sizes
+    return (
+        torch.compiler.is_compiling()
+        and v.device.type == "cuda"
+        and v.dtype == torch.float32
+        and max(num_queries, num_keys) <= _TABLE_STEPS
+        and heads * num_queries * num_keys <= _TABLE_SCORES
+    )
+
+
+def _attend_by_table(
+    q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, *, causal: bool, scale: float
+) -> Tensor:
+    """Attend with all scores in memory, with the same meaning."""
+    scores = (q @ k.mT) * scale
+    if visible is None:
+        if causal:
+            past = step_distances(q.shape[2], k.shape[2], q.device) >= 0
+            scores = scores.masked_fill(~past, float("-inf"))
+        return scores.softmax(-1) @ v
+    non_empty = visible.any(-1, keepdim=True)
+    weights = scores.masked_fill(~(visible | ~non_empty), float("-inf")).softmax(-1)
+    return (weights @ v).masked_fill(~non_empty, 0.0)
 
 
 def _padded(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
