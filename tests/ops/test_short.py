@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from mlrforecast.ops import explain_backend, mlr_attention, standard_attention
-from mlrforecast.ops.attention import _short
+from mlrforecast.ops.attention import _fused, _short
 
 
 def tensors(*, batch: int = 5, queries: int = 9, keys: int = 9, width: int = 4) -> list[Tensor]:
@@ -130,3 +130,26 @@ def plain_attention(
     if visible is not None:
         scores = scores.masked_fill(~visible, float("-inf"))
     return scores.softmax(-1) @ v
+
+
+@pytest.mark.parametrize("queries", [9, 4])
+@pytest.mark.parametrize("masked", [None, "causal", "rows"])
+def test_a_table_equals_the_kernel(queries: int, masked: str | None) -> None:
+    """With every gradient; a row that sees nothing is 0."""
+    causal = masked == "causal" and queries == 9
+    inputs = tensors(queries=queries)
+    visible = torch.ones(5, 1, queries, 9, dtype=torch.bool)
+    if masked == "causal":
+        visible = visible.tril(9 - queries)
+    elif masked == "rows":
+        visible[:, :, ::2, 3:] = False
+        visible[1, :, 1] = False
+    non_empty = visible.any(-1, keepdim=True)
+    mask = visible | ~non_empty
+    exact = scaled_dot_product_attention(*inputs, attn_mask=mask, scale=0.7) * non_empty
+    given = None if causal or masked is None else visible
+    out = _fused._attend_by_table(*inputs, given, causal=causal, scale=0.7)
+    for found, expected in zip(
+        with_gradients(out, inputs), with_gradients(exact, inputs), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
