@@ -136,6 +136,13 @@ def is_narrow(x: Tensor, weight: Tensor | StructuredMatrix) -> bool:
     One large product takes less time than many small ones and the copies between them, although it
     multiplies more. Writing the matrix out takes as long as the product with ``D`` rows. Gradients
     are summed over the rows before they reach the factors, for which half precision is too coarse.
+
+    Parameters
+    ----------
+    x : Tensor of shape (B, T, D)
+        The rows.
+    weight : Tensor or StructuredMatrix
+        What would be written out, or a tensor of its dtype.
     """
     rows, width = x.shape[0] * x.shape[1], x.shape[-1]
     return width <= _NARROW and rows >= 4 * width and weight.dtype.itemsize >= 4
