@@ -7,10 +7,10 @@ stopped goes on from where it was, if its command can. Run it from the root of t
 
 A job has a ``name`` and a ``command``, in which ``{out}`` is the job's own folder below FOLDER,
 ``{left}`` the seconds that are left for it, and every ``{NAME}`` a value of ``--set``; perhaps the
-``card`` it must have, ``devices``, how many cards it takes for itself, ``least``, the seconds
-below which it does not begin, and ``after``, a job that must be done before. Jobs begin in the
-order of the file as slots are free. A job that ends well before the limit is done, and FOLDER notes
-it; one that is told by ``{left}`` to end at the limit goes on in the next call.
+``card`` it must have, ``devices``, how many cards it takes for itself, and ``least``, the seconds
+below which it does not begin. Jobs begin in the order of the file as slots are free. A job that
+ends well before the limit is done, and FOLDER notes it; one that is told by ``{left}`` to end at
+the limit goes on in the next call.
 """
 
 import argparse
@@ -64,7 +64,6 @@ class _Queue:
         self.done = out / "done.txt"
         out.mkdir(parents=True, exist_ok=True)
         ended = self.done.read_text().split() if self.done.exists() else []
-        self.ended = set(ended)
         self.waiting = [job for job in jobs if job["name"] not in ended]
         self.running: list[tuple[dict[str, Any], list[int], subprocess.Popen[bytes], float]] = []
         self.used = [0] * len(slots)
@@ -79,8 +78,7 @@ class _Queue:
         while time.monotonic() < self.end:
             for job in list(self.waiting):
                 cards = self._cards(job)
-                ready = job.get("after") is None or job["after"] in self.ended
-                if ready and cards and self.left > job.get("least", 15.0):
+                if cards and self.left > job.get("least", 15.0):
                     self.waiting.remove(job)
                     self._start(job, cards)
             if not self.running:
@@ -129,7 +127,6 @@ class _Queue:
         stopped = "{left}" in job["command"] and self.left <= 0
         state = "stopped" if stopped else "done" if process.returncode == 0 else "failed"
         if state == "done":
-            self.ended.add(job["name"])
             with self.done.open("a") as file:
                 file.write(job["name"] + "\n")
         seconds = time.monotonic() - began

@@ -148,7 +148,7 @@ def test_a_table_equals_the_kernel(queries: int, masked: str | None) -> None:
     mask = visible | ~non_empty
     exact = scaled_dot_product_attention(*inputs, attn_mask=mask, scale=0.7) * non_empty
     given = None if causal or masked is None else visible
-    out = _fused._attend_by_table(*inputs, given, causal=causal, scale=0.7)
+    out = _fused._attend_with(_fused._table_attention, *inputs, given, causal=causal, scale=0.7)
     for found, expected in zip(
         with_gradients(out, inputs), with_gradients(exact, inputs), strict=True
     ):

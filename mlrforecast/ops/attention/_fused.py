@@ -1,5 +1,7 @@
 """PyTorch's fused attention, made the same on every device at its edges."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.backends.cuda import flash_sdp_enabled
@@ -42,11 +44,15 @@ def fused_attention(
     fused = torch.compiler.is_compiling() or flash_sdp_enabled()
     sizes = q.shape[0] * num_heads, num_queries, k.shape[2], v.shape[-1]
     same_heads = q.shape[1] == k.shape[1] == num_heads
-    if fused and dropout_p == 0 and same_heads and _short.is_short(*sizes, v.dtype, v.device):
-        out = _attend_short(q, k, v, visible, causal=causal, scale=scale)
+    attend = None
+    if dropout_p == 0 and same_heads:
+        if fused and _short.is_short(*sizes, v.dtype, v.device):
+            attend = _short.short_attention
+        elif _is_table_fast(sizes, v):
+            attend = _table_attention
+    if attend is not None:
+        out = _attend_with(attend, q, k, v, visible, causal=causal, scale=scale)
         return out.reshape(out.shape[0], num_heads, num_queries, -1)
-    if dropout_p == 0 and same_heads and _is_table_fast(sizes, v):
-        return _attend_by_table(q, k, v, visible, causal=causal, scale=scale)
     value_width = v.shape[-1]
     # A caller who has switched the kernel off, as one who counts FLOPs has, gets no idle columns.
     if fused:
@@ -67,8 +73,8 @@ def fused_attention(
 def _is_table_fast(sizes: tuple[int, int, int, int], v: Tensor) -> bool:
     """Tell whether a compiled table of scores takes less time than PyTorch's kernels.
 
-    For single precision a GPU has one kernel, of an earlier generation, which takes twice as long
-    for sequences as short as these (heads of the batch, queries, keys, columns).
+    For single precision a GPU has one kernel, of an earlier generation, which took longer in the
+    steps of regressors. ``sizes`` are heads of the batch, queries, keys and columns.
     """
     heads, num_queries, num_keys, _ = sizes
     return (
@@ -80,19 +86,14 @@ def _is_table_fast(sizes: tuple[int, int, int, int], v: Tensor) -> bool:
     )
 
 
-def _attend_by_table(
-    q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, *, causal: bool, scale: float
+def _table_attention(
+    q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, *, scale: float
 ) -> Tensor:
-    """Attend with all scores in memory, with the same meaning."""
+    """Attend with all scores in memory, where ``visible`` allows: a key at least in each row."""
     scores = (q @ k.mT) * scale
-    if visible is None:
-        if causal:
-            past = step_distances(q.shape[2], k.shape[2], q.device) >= 0
-            scores = scores.masked_fill(~past, float("-inf"))
-        return scores.softmax(-1) @ v
-    non_empty = visible.any(-1, keepdim=True)
-    weights = scores.masked_fill(~(visible | ~non_empty), float("-inf")).softmax(-1)
-    return (weights @ v).masked_fill(~non_empty, 0.0)
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    return scores.softmax(-1) @ v
 
 
 def _padded(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -114,13 +115,20 @@ def _padded(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return q, k, v
 
 
-def _attend_short(
-    q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, *, causal: bool, scale: float
+def _attend_with(
+    attend: Callable[..., Tensor],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    visible: Tensor | None,
+    *,
+    causal: bool,
+    scale: float,
 ) -> Tensor:
-    """Attend over a few steps, with the same meaning."""
+    """Attend by a function that wants a key in each row, with the same meaning."""
     if visible is None:
         past = step_distances(q.shape[2], k.shape[2], q.device)[None, None] >= 0
-        return _short.short_attention(q, k, v, past if causal else None, scale=scale)
+        return attend(q, k, v, past if causal else None, scale=scale)
     non_empty = visible.any(-1, keepdim=True)
-    out = _short.short_attention(q, k, v, visible | ~non_empty, scale=scale)
+    out = attend(q, k, v, visible | ~non_empty, scale=scale)
     return out.masked_fill(~non_empty, 0.0)
