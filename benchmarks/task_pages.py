@@ -16,14 +16,16 @@ from scipy.stats import t as student
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
-from figure_tasks import BOTTLENECKS, RESULTS, runs_of  # noqa: E402  # it lies beside the pages
+# They lie beside the pages.
+from figure_tasks import BOTTLENECKS, RESULTS, best_rates, runs_of  # noqa: E402
 
 _SCALING = """\
-Losses in nats a token, of as many tokens each. The difference at equal tokens is that of runs of
-the same width, seed and batches, with its 95% interval by Student's t. At equal paper FLOPs the
-loss of standard attention is taken from the line through the means of its two nearest widths,
-logarithms of both: learning rates fall to 0 at the end of a run, so a longer one cut short would be
-no fair comparison.""".replace("\n", " ")
+Losses in nats a token, of as many tokens each. What is said beside standard attention is said of
+its learning rate of the lowest mean loss at the smallest width. The difference at equal tokens is
+that of runs of the same width, seed and batches, with its 95% interval by Student's t. At equal
+paper FLOPs the loss of standard attention is taken from the line through the means of its two
+nearest widths, logarithms of both: learning rates fall to 0 at the end of a run, so a longer one
+cut short would be no fair comparison.""".replace("\n", " ")
 PAGES = {"icl": "in-context-regression.md", "lm": "language-model.md"}
 START, END = "<!-- results -->", "<!-- results-end -->"
 
@@ -31,7 +33,10 @@ START, END = "<!-- results -->", "<!-- results-end -->"
 def section(task: str, results: Path = RESULTS, images: Path = ROOT / "docs" / "img") -> str:
     """Return the results of a task as Markdown, which is empty if there are none."""
     parts = []
-    names = BOTTLENECKS if task == "icl" else ("scaling", "levels", "mup", "long")
+    names = {
+        "icl": (*BOTTLENECKS, "rates-16"),
+        "lm": ("scaling", "rates", "levels", "mup", "long"),
+    }[task]
     for name in names:
         if (found := runs_of(task, name, results)) is None:
             continue
@@ -95,21 +100,19 @@ def _scaling(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
     """Loss at equal tokens, and what it is beside standard attention at equal tokens and FLOPs."""
     del curves
     rows = []
-    standard = runs[runs["kind"] == "standard"]
-    for width in sorted(runs["width"].unique()):
-        at_width = runs[runs["width"] == width]
+    standard = best_rates(runs[runs["kind"] == "standard"])
+    for (width, kind, rate), here in runs.groupby(["width", "kind", "learning_rate"]):
+        row = [str(int(width)), str(kind), f"{rate:g}", _cell(here["score"])]
+        if kind == "standard":
+            rows.append([*row, "", ""])
+            continue
         beside = standard[standard["width"] == width].set_index("seed")["score"]
-        for kind in at_width["kind"].unique():
-            here = at_width[at_width["kind"] == kind]
-            row = [str(int(width)), kind, _cell(here["score"])]
-            if kind == "standard":
-                rows.append([*row, "", ""])
-                continue
-            difference = (here.set_index("seed")["score"] - beside).dropna()
-            equal = here["score"].mean() - _loss_at(standard, here["paper_flops"].mean())
-            rows.append([*row, _interval(difference), "" if np.isnan(equal) else f"{equal:+.4f}"])
+        difference = (here.set_index("seed")["score"] - beside).dropna()
+        equal = here["score"].mean() - _loss_at(standard, here["paper_flops"].mean())
+        rows.append([*row, _interval(difference), "" if np.isnan(equal) else f"{equal:+.4f}"])
     columns = [
-        "width", "score", "loss", "minus standard, equal tokens", "minus standard, equal FLOPs",
+        "width", "score", "learning rate", "loss",
+        "minus standard, equal tokens", "minus standard, equal FLOPs",
     ]  # fmt: skip
     return f"{_table(columns, rows)}\n\n{_SCALING}"
 
@@ -154,26 +157,31 @@ def _setting(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value).strip("[]")
 
 
-def _mup(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
-    """Loss by learning rate, a row a width."""
-    del curves
-    rates = sorted(runs["learning_rate"].unique())
-    rows = [
-        [
-            str(rule),
-            str(int(width)),
-            *(_cell(here[here["learning_rate"] == r]["score"]) for r in rates),
+def _by_rate(*columns: str):  # noqa: ANN202  # a function of the two frames
+    def table(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
+        """Score by learning rate, a row for each value of the columns."""
+        del curves
+        rates = sorted(runs["learning_rate"].unique())
+        rows = [
+            [
+                *(_setting(value) for value in values),
+                *(_cell(here[here["learning_rate"] == rate]["score"]) for rate in rates),
+            ]
+            for values, here in runs.groupby(list(columns))
         ]
-        for (rule, width), here in runs.groupby(["parametrization", "width"])
-    ]
-    return _table(["parametrization", "width", *(f"{rate:g}" for rate in rates)], rows)
+        titles = ["score" if name == "kind" else name for name in columns]
+        return _table([*titles, *(f"{rate:g}" for rate in rates)], rows)
+
+    return table
 
 
 _TABLES = {
     **dict.fromkeys(BOTTLENECKS, _bottleneck),
+    "rates-16": _by_rate("kind", "schedule"),
     "scaling": _scaling,
+    "rates": _by_rate("kind"),
     "levels": _plain("ranks", "ranks"),
-    "mup": _mup,
+    "mup": _by_rate("parametrization", "width"),
     "long": _plain("context_length", "context"),
 }
 

@@ -79,6 +79,17 @@ def kind(run: pd.Series) -> str:
     return NAMES.get(attention, attention)
 
 
+def best_rates(runs: pd.DataFrame) -> pd.DataFrame:
+    """Keep the runs of each kind that have its learning rate of the lowest mean score.
+
+    It is the mean over seeds at the smallest width, from where muP carries it to the others.
+    """
+    smallest = runs[runs["width"] == runs["width"].min()]
+    means = smallest.groupby(["kind", "learning_rate"], as_index=False)["score"].mean()
+    best = means.loc[means.groupby("kind")["score"].idxmin(), ["kind", "learning_rate"]]
+    return runs.merge(best, on=["kind", "learning_rate"])
+
+
 def _panels(count: int) -> tuple[plt.Figure, list[Axes]]:
     figure, axes = plt.subplots(1, count, figsize=(5.2 * count, 4.4), layout="constrained")
     return figure, list(axes) if count > 1 else [axes]
@@ -140,12 +151,20 @@ def _points(runs: pd.DataFrame, curves: pd.DataFrame, folder: Path) -> plt.Figur
 def _scaling(runs: pd.DataFrame, curves: pd.DataFrame, folder: Path) -> plt.Figure:
     """Draw the loss against the compute, the width and, at one width, the tokens."""
     del folder
+    rates = runs.set_index("hash")["learning_rate"].map("{:g}".format)
+    runs = runs.assign(kind=runs["kind"] + ", rate " + runs["hash"].map(rates))
+    curves = curves.assign(kind=curves["kind"] + ", rate " + curves["hash"].map(rates))
     figure, axes = _panels(3)
     plot_scaling(runs, "paper_flops", "score", "kind", ax=axes[0])
     plot_scaling(runs, "width", "score", "kind", ax=axes[1])
     seeds = runs.groupby("width")["seed"].nunique()
     width = seeds[seeds == seeds.max()].index.max()
     plot_scaling(curves[curves["width"] == width], "tokens", "score", "kind", ax=axes[2])
+    for axis in axes:
+        # One for all three, in the room that the figure has below.
+        axis.get_legend().remove()
+    lines, names = axes[0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False)
     axes[2].set_title(f"width {int(width)}", fontsize=9, loc="right")
     for axis in axes:
         axis.set_ylabel("loss, nats a token")

@@ -6,7 +6,15 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLocator, ScalarFormatter
+from matplotlib.ticker import (
+    FixedLocator,
+    LogFormatterSciNotation,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+    ScalarFormatter,
+)
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 from scipy.stats import t as student
@@ -261,11 +269,16 @@ def _mark(side: Axis, values: _Values, at: Literal["values", "numbers"]) -> None
     places = np.unique(values)
     if at == "values" and len(places) <= _FEW and places[-1] < 1e5:
         side.set_major_locator(FixedLocator(list(places)))
+        side.set_major_formatter(ScalarFormatter())
     elif places[-1] / places[0] < _NEAR and places[-1] < 1e5 and places[0] > 1e-3:
         side.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        side.set_major_formatter(ScalarFormatter())
+    elif places[-1] / places[0] < _NEAR**2:
+        side.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+        everywhere = (np.inf, np.inf)
+        side.set_major_formatter(LogFormatterSciNotation(minor_thresholds=everywhere))
     else:
         return
-    side.set_major_formatter(ScalarFormatter())
     side.set_minor_locator(NullLocator())
     side.set_minor_formatter(NullFormatter())
 
