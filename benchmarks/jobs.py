@@ -6,17 +6,19 @@ stopped goes on from where it was, if its command can. Run it from the root of t
     python benchmarks/jobs.py benchmarks/jobs.toml --out FOLDER --limit 560 --set corpus=CORPUS
 
 A job has a ``name`` and a ``command``, in which ``{out}`` is the job's own folder below FOLDER,
-``{left}`` the seconds that are left for it, and every ``{NAME}`` a value of ``--set``; perhaps the
-``card`` it must have, ``devices``, how many cards it takes for itself, and ``least``, the seconds
-below which it does not begin. Jobs begin in the order of the file as slots are free. A job that
-ends well before the limit is done, and FOLDER notes it; one that is told by ``{left}`` to end at
-the limit goes on in the next call.
+``{left}`` the seconds that are left for it, and every ``{NAME}`` a value of ``--set``; perhaps
+the ``card`` it must have, ``devices``, how many cards it takes for itself, and ``least``, the
+seconds below which it does not begin, and ``results``, a folder below ``benchmarks/results``
+whose files its own begins with, so that what is committed is not run again. Jobs begin in the
+order of the file as slots are free. A job that ends well before the limit is done, and FOLDER
+notes it; one that is told by ``{left}`` to end at the limit goes on in the next call.
 """
 
 import argparse
 import fnmatch
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -24,6 +26,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+_RESULTS = Path(__file__).parent / "results"
 _MARGIN = 12.0
 """Seconds before the limit at which jobs end by themselves."""
 
@@ -101,7 +104,11 @@ class _Queue:
 
     def _start(self, job: dict[str, Any], cards: list[int]) -> None:
         folder = self.out / job["name"]
-        folder.mkdir(exist_ok=True)
+        if not folder.exists():
+            known = _RESULTS / job.get("results", "none")
+            folder.mkdir()
+            for file in known.glob("*.csv"):
+                shutil.copy(file, folder)
         whole = len(cards) > 1
         for card in cards:
             self.used[card] += self.slots[card] if whole else 1
