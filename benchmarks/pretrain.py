@@ -2,7 +2,8 @@
 
 Each attention and head is trained on the same synthetic series with the same settings: ranks
 32|10|8|4|4|4|2, 127 steps read and 127 forecast, 2000 steps of 32 windows, learning rate 1e-3
-falling to 0. The encoder is connected to the decoder by standard cross-attention, and is
+falling to 0, and first weights 0.05 times those of T5; ``--initial-factor 1`` starts with the whole
+of them. The encoder is connected to the decoder by standard cross-attention, and is
 bidirectional; the published fork severs them. The series are 90 % TSMixup and 10 % KernelSynth, and
 what is mixed are KernelSynth series too, so that no public data set is in the training data.
 
@@ -15,7 +16,7 @@ sets in MLRFORECAST_DATA::
 
 ``--quick`` is a trial of a minute on a CPU. Written are, after each model, ``runs.csv`` (what was
 trained, where and how fast), ``losses.csv`` (the mean loss of each ten steps) and ``scores.csv``;
-rows of the same model, attention and seed are replaced.
+rows of the same model, attention, first weights and seed are replaced.
 
 ``train_seconds``, ``ms_a_step``
     The whole of training, and what is left of it for each step: windows, forward, backward, AdamW,
@@ -50,7 +51,7 @@ SIZES = {
     "fork": {"width": 512, "num_heads": 8, "head_width": 64, "hidden_width": 2048, "layers": 6},
     "tiny": {"width": 256, "num_heads": 4, "head_width": 64, "hidden_width": 1024, "layers": 4},
 }
-KEYS = ("head", "attention", "size", "seed")
+KEYS = ("head", "attention", "size", "initial_factor", "seed")
 RUNS = (
     *KEYS,
     *("ranks", "context_length", "prediction_length", "parameters", "steps", "batch_size"),
@@ -98,6 +99,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--series", type=int, default=4096, help="KernelSynth series")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--initial-factor", type=float, default=0.05, help="of the first weights")
     parser.add_argument("--precision", default="bf16-mixed")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--datasets", type=names, default=tuple(DATASETS))
@@ -122,9 +124,14 @@ def measure(
     config, options = settings(head, attention, arguments)
     run = pretrain(config, sources, options, weights=(0.9, 0.1))
     if arguments.models is not None:
-        run.model.save(arguments.models / f"{head}-{attention}")
-    key = {"head": head, "attention": attention, "size": arguments.size, "seed": arguments.seed}
-    key["size"] = "quick" if arguments.quick else key["size"]
+        run.model.save(arguments.models / f"{head}-{attention}-{arguments.initial_factor:g}")
+    key = {
+        "head": head,
+        "attention": attention,
+        "size": "quick" if arguments.quick else arguments.size,
+        "initial_factor": f"{arguments.initial_factor:g}",
+        "seed": arguments.seed,
+    }
     begin = time.monotonic()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rows = []
@@ -191,6 +198,7 @@ def settings(
         prediction_length=127,
         num_layers=layers,
         num_decoder_layers=layers,
+        initial_factor=arguments.initial_factor,
         **size,
         **levels,
     )
@@ -215,6 +223,7 @@ def naive_row(data: Dataset) -> dict[str, Any]:
         "head": "seasonal_naive",
         "attention": "",
         "size": "",
+        "initial_factor": "",
         "seed": "",
         "mase": f"{mase:.4f}",
         "wql": f"{wql:.4f}",

@@ -15,11 +15,12 @@ HEADS = {"tokens": "tokens, cross-entropy", "quantiles": "patches, quantile loss
 def draw(folder: Path) -> None:
     """Draw the loss of each head, and its scores beside a seasonal naive forecast.
 
-    Nothing is drawn until a run has been committed.
+    Of several first weights those of the largest factor are drawn. Nothing is drawn until a run
+    has been committed.
     """
     if not (RESULTS / "losses.csv").exists():
         return
-    losses, scores = (pd.read_csv(RESULTS / f"{name}.csv") for name in ("losses", "scores"))
+    losses, scores = (_of_one_start(RESULTS / f"{name}.csv") for name in ("losses", "scores"))
     heads = [head for head in HEADS if (losses["head"] == head).any()]
     figure, axes = plt.subplots(
         2, len(heads), figsize=(5 * len(heads), 6.4), squeeze=False, layout="constrained"
@@ -29,6 +30,13 @@ def draw(folder: Path) -> None:
         _bars(axes[1, column], scores, head)
     figure.savefig(folder / "pretrain.png", dpi=110)
     plt.close(figure)
+
+
+def _of_one_start(file: Path) -> pd.DataFrame:
+    """Read a table, without the models that others of their head outdo in their first weights."""
+    table = pd.read_csv(file)
+    factors = table["initial_factor"].fillna(0)
+    return table[factors == factors.groupby(table["head"]).transform("max")]
 
 
 def _curves(axis: Axes, losses: pd.DataFrame, head: str) -> None:

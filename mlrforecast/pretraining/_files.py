@@ -10,7 +10,7 @@ import safetensors.torch
 
 from mlrforecast._core.atomic import DRAFT, locked_folder, remove_drafts, write_whole
 from mlrforecast._core.errors import ModelFileError
-from mlrforecast.pretraining._network import INITIAL_FACTOR, MAX_DISTANCE, NUM_BUCKETS
+from mlrforecast.pretraining._network import MAX_DISTANCE, NUM_BUCKETS
 from mlrforecast.pretraining.config import END, NUM_SPECIAL_TOKENS, PAD, PretrainConfig
 from mlrforecast.pretraining.model import QuantileModel, TokenModel, build_model
 from mlrforecast.training import isolated_seed
@@ -127,7 +127,7 @@ def describe(config: PretrainConfig) -> dict[str, Any]:
         "dropout_rate": config.dropout,
         "feed_forward_proj": "relu",
         "layer_norm_epsilon": 1e-6,
-        "initializer_factor": INITIAL_FACTOR,
+        "initializer_factor": config.initial_factor,
         "relative_attention_num_buckets": NUM_BUCKETS,
         "relative_attention_max_distance": MAX_DISTANCE,
         "n_positions": max(config.encoder_length, config.decoder_length),

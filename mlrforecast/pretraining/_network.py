@@ -16,7 +16,6 @@ from mlrforecast.ops import biased_mlr_attention, newest_whole_offset
 from mlrforecast.pretraining.config import PretrainConfig
 
 NUM_BUCKETS, MAX_DISTANCE = 32, 128
-INITIAL_FACTOR = 0.05
 _Levels = tuple[tuple[int, ...], tuple[int | None, ...]]
 
 
@@ -237,23 +236,24 @@ def _buckets(distance: Tensor, *, directed: bool) -> Tensor:
 
 
 def initialise(module: nn.Module, config: PretrainConfig) -> None:
-    """Draw the first weights as T5 does, times the factor of Chronos."""
+    """Draw the first weights as T5 does, times a factor."""
+    factor = config.initial_factor
     width, inner = config.width, config.num_heads * config.head_width
     for part in module.modules():
         if isinstance(part, Attention):
             # The scale that T5 leaves out of its scores.
-            normal(part.q.weight, (width * config.head_width) ** -0.5)
-            normal(part.k.weight, width**-0.5)
-            normal(part.v.weight, width**-0.5)
-            normal(part.o.weight, inner**-0.5)
+            normal(part.q.weight, factor * (width * config.head_width) ** -0.5)
+            normal(part.k.weight, factor * width**-0.5)
+            normal(part.v.weight, factor * width**-0.5)
+            normal(part.o.weight, factor * inner**-0.5)
         elif isinstance(part, Feed):
-            normal(part.wi.weight, width**-0.5)
-            normal(part.wo.weight, config.hidden_width**-0.5)
+            normal(part.wi.weight, factor * width**-0.5)
+            normal(part.wo.weight, factor * config.hidden_width**-0.5)
         elif isinstance(part, Stack):
-            normal(part.positions.weight, width**-0.5)
+            normal(part.positions.weight, factor * width**-0.5)
         elif isinstance(part, Norm):
-            nn.init.constant_(part.weight, INITIAL_FACTOR)
+            nn.init.constant_(part.weight, factor)
 
 
 def normal(weight: Tensor, deviation: float) -> None:
-    nn.init.normal_(weight, std=INITIAL_FACTOR * deviation)
+    nn.init.normal_(weight, std=deviation)

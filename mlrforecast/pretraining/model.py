@@ -51,7 +51,7 @@ class TokenModel(nn.Module):
         count = config.num_tokens - NUM_SPECIAL_TOKENS - 1
         centers = torch.linspace(-config.limit, config.limit, count)
         self.register_buffer("centers", centers, persistent=False)
-        normal(self.shared.weight, 1.0)
+        normal(self.shared.weight, config.initial_factor)
         initialise(self, config)
 
     def forward(self, context: Float[Tensor, "B T"], future: Float[Tensor, "B F"]) -> Tensor:
@@ -176,12 +176,13 @@ class QuantileModel(nn.Module):
         outputs = len(config.quantile_levels) * config.prediction_length
         self.steps = Residual(width, hidden, outputs, drop)
         self.register_buffer("levels", torch.tensor(config.quantile_levels), persistent=False)
-        normal(self.shared.weight, 1.0)
+        factor = config.initial_factor
+        normal(self.shared.weight, factor)
         for part in (self.patches, self.steps):
             # Chronos-Bolt draws both as wide as what the first of them reads.
             for layer in (part.hidden_layer, part.residual_layer):
-                normal(layer.weight, self.patches.hidden_layer.in_features**-0.5)
-            normal(part.output_layer.weight, hidden**-0.5)
+                normal(layer.weight, factor * self.patches.hidden_layer.in_features**-0.5)
+            normal(part.output_layer.weight, factor * hidden**-0.5)
             for layer in (part.hidden_layer, part.output_layer, part.residual_layer):
                 nn.init.zeros_(layer.bias)
         initialise(self, config)

@@ -49,7 +49,7 @@ def quiet_transformers():
 
 def made(head="tokens", *, noise=0.3, **options):
     """A model whose scores differ enough for its attention to matter."""
-    model = build_model(PretrainConfig(head=head, **SMALL | options))
+    model = build_model(PretrainConfig(head=head, initial_factor=0.05, **SMALL | options))
     for parameter in model.parameters():
         parameter.data += noise * torch.randn(parameter.shape)
     return model.eval()
@@ -115,14 +115,23 @@ def test_patches_have_the_quantiles_of_chronos_bolt(loaded, kind):
 
 @pytest.mark.usefixtures("seeded")
 @pytest.mark.parametrize("head", ["tokens", "quantiles"])
-def test_first_weights_have_the_spread_of_those_of_chronos(loaded, head):
-    pipeline = loaded(build_model(PretrainConfig(head=head, attention="standard", **SMALL)))
+@pytest.mark.parametrize("factor", [0.05, 1.0])
+def test_first_weights_have_the_spread_of_those_of_chronos(loaded, head, factor):
+    config = PretrainConfig(head=head, attention="standard", initial_factor=factor, **SMALL)
+    pipeline = loaded(build_model(config))
+    assert pipeline.inner_model.config.initializer_factor == factor
     theirs = type(pipeline.inner_model)(pipeline.inner_model.config).state_dict()
     for name, weight in pipeline.inner_model.state_dict().items():
         # Of patches, transformers 5 leaves out what Chronos-Bolt says.
         if "patch_embedding" not in name:
             own, other = (x.square().mean().sqrt().item() for x in (weight, theirs[name]))
             assert own == pytest.approx(other, rel=0.4), name
+
+
+def test_models_of_before_the_factor_was_a_field_had_that_of_chronos():
+    values = PretrainConfig(**SMALL).to_dict()
+    assert values.pop("initial_factor") == 1
+    assert PretrainConfig.from_dict(values).initial_factor == 0.05
 
 
 @pytest.mark.usefixtures("seeded")

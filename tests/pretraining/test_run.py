@@ -115,6 +115,19 @@ def test_it_learns_to_go_on_with_a_cycle(head, attention):
         np.testing.assert_allclose(median[0], cycle[0][41:49], atol=0.3)
 
 
+@pytest.mark.parametrize("attention", ["mlr", "standard"])
+def test_a_short_training_reads_the_past(attention):
+    """Decoders learnt how series go on from what was forced on them, and ignored the encoder."""
+    config = PretrainConfig(**CONFIG.to_dict() | {"attention": attention, "width": 32})
+    levels = [np.full(80, 1.0), np.full(80, -1.0)]
+    options = PretrainOptions(
+        **OPTIONS | {"max_steps": 100, "batch_size": 16, "drop_rate": 0.0, "learning_rate": 5e-3}
+    )
+    model = pretrain(config, [levels], options).model
+    _, median = model.predict_quantiles([level[:32] for level in levels])
+    np.testing.assert_allclose(median[:, 0], [1, -1], atol=0.5)
+
+
 def test_sources_are_files_too_and_weights_choose_between_them(series, tmp_path):
     write_arrow(tmp_path / "a.arrow", series)
     lengths = {"context_length": 8, "prediction_length": 4, "min_past": 4}
