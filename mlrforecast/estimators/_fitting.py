@@ -27,6 +27,7 @@ from mlrforecast.training import (
     estimate_memory,
     find_batch_size,
     isolated_seed,
+    start_linear,
     train,
 )
 from mlrforecast.training.checkpoint import tensors_digest
@@ -189,6 +190,8 @@ def train_on_panel(
         available = _available(options)
         if not _surely_fits(run, available):
             check_memory(count_memory(run), available)
+        if start is None:
+            start_linear(model, data.store)
         if checkpoint is None and (folder := parameters["checkpoint_dir"]) is not None:
             checkpoint = Checkpoint(folder, _digest(panel, data, model, options))
         watch = None

@@ -129,15 +129,17 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         of a distribution has no such part.
     linear_skip : bool
         Whether a linear map of the context is added to what the network says: it repeats what is
-        the same in all windows, such as a daily cycle, more precisely than a network does.
+        the same in all windows, such as a daily cycle, more precisely than a network does. It
+        starts at a ridge regression, and of the mean of a long forecast it leaves little to the
+        network.
     backbone : Module, optional
         Any encoder called as ``backbone(tokens, key_mask)`` with tokens of shape (B, N, D) in
         and out, ``D`` being ``width``, and ``key_mask`` of shape (B, N) or None. It is copied;
         ``attention`` and its options, ``num_heads``, ``num_layers`` and ``hidden_width`` then
         have no effect.
     max_steps : int, optional
-        Optimiser steps. Default: 2.5 times the square root of the number of windows, from 100 to
-        2000.
+        Optimiser steps. Default: 22 times the square root of the number of windows by
+        ``prediction_length``, from 100 to 2000.
     batch_size : int or "auto"
         Windows of one series in each step. ``"auto"``: the largest power of two, from 16 to
         4096, that is estimated to fill at most 80 % of the memory there is.

@@ -158,11 +158,13 @@ def test_lengths_left_open_follow_the_written_rule(
     assert fitted.config_.patch_length == fitted.config_.patch_stride == patch
 
 
-def test_steps_left_open_grow_with_the_root_of_the_windows() -> None:
-    assert MLRForecaster(**TINY | {"max_steps": None}).fit(wide()).num_steps_ == 100
-    columns = [f"c{number}" for number in range(30)]
-    fitted = MLRForecaster(**TINY | {"max_steps": None, "batch_size": 2}).fit(wide(120, columns))
-    assert fitted.num_steps_ == round(2.5 * (30 * (120 - CONTEXT - PREDICTION + 1)) ** 0.5)
+def test_steps_left_open_grow_with_the_root_of_forecasts_that_do_not_overlap() -> None:
+    open_end = {"max_steps": None, "batch_size": 2}
+    few = {"prediction_length": 40}
+    assert MLRForecaster(**TINY | open_end | few).fit(wide()).num_steps_ == 100
+    fitted = MLRForecaster(**TINY | open_end).fit(wide())
+    windows = 2 * (120 - CONTEXT - PREDICTION + 1)
+    assert fitted.num_steps_ == round(22 * (windows / PREDICTION) ** 0.5)
 
 
 def test_first_weights_depend_on_the_seed() -> None:
