@@ -44,8 +44,8 @@ def derive_steps(num_windows: int, prediction_length: int) -> int:
     """Return the optimiser steps: 22 times the root of windows by horizon, 100 to 2000.
 
     Little data is learned by heart in many steps, and windows by horizon is how many forecasts do
-    not overlap. On folds inside the train and validation rows, about 200 steps are best for ETTh1
-    at horizon 336, where 470 learn the training months by heart, and 1000 for day-ahead prices.
+    not overlap. On folds inside the train and validation rows of ETTh1, 470 steps raised the error
+    at horizon 336 where 200 did not; day-ahead prices, of 24 steps, gained up to 1000.
     """
     steps = round(22 * (num_windows / prediction_length) ** 0.5)
     return int(min(MAX_STEPS, max(MIN_STEPS, steps)))
