@@ -23,9 +23,7 @@ ROWS = {
 
 
 def make_table(results: pd.DataFrame) -> str:
-    """Return the table as Markdown: MSE / MAE of the newest settings, and their spread."""
-    newest = results.loc[results["seed"].notna(), "config_hash"].iloc[-1]
-    results = results[results["seed"].isna() | (results["config_hash"] == newest)]
+    """Return the table as Markdown: MSE / MAE, mean and spread over seeds."""
     horizons = sorted(results["horizon"].unique())
     lines = [
         "| MSE / MAE at horizon | " + " | ".join(map(str, horizons)) + " |",
@@ -33,8 +31,6 @@ def make_table(results: pd.DataFrame) -> str:
     ]
     for (model, attention), name in ROWS.items():
         rows = results[(results["model"] == model) & (results["attention"].fillna("") == attention)]
-        if rows.empty:
-            continue
         cells = [_cell(rows[rows["horizon"] == horizon]) for horizon in horizons]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     fits = results[results["seed"].notna()]
@@ -44,12 +40,11 @@ def make_table(results: pd.DataFrame) -> str:
     hardware = ", ".join(sorted(fits["hardware"].unique()))
     jobs = fits["command"].str.extract(r"--jobs (\d+)")[0].fillna("1").astype(int).max()
     shared = f", shared by {jobs} fits" if jobs > 1 else ""
-    seeds = fits["seed"].nunique()
-    over = f"; mean ± standard deviation over {seeds} seeds" if seeds > 1 else "; one seed"
     lines += [
         "",
-        f"Full test windows ({windows}), values standardised by the train rows{over}. "
-        f"Short training: {fits['train_seconds'].median():.0f} s a fit (median) on one {hardware}"
+        f"Full test windows ({windows}), values standardised by the train rows; mean ± standard "
+        f"deviation over {fits['seed'].nunique()} seeds. Short training: "
+        f"{fits['train_seconds'].median():.0f} s a fit (median) on one {hardware}"
         f"{shared}.",
     ]
     return "\n".join(lines)

@@ -129,9 +129,8 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         of a distribution has no such part.
     linear_skip : bool
         Whether a linear map of the context is added to what the network says: it repeats what is
-        the same in all windows, such as a daily cycle, more precisely than a network does. It
-        starts at a ridge regression, and of the mean of a long forecast it leaves little to the
-        network.
+        the same in all windows, such as a daily cycle, more precisely than a network does. With
+        windows for 500 forecasts that do not overlap, it starts at a ridge regression.
     backbone : Module, optional
         Any encoder called as ``backbone(tokens, key_mask)`` with tokens of shape (B, N, D) in
         and out, ``D`` being ``width``, and ``key_mask`` of shape (B, N) or None. It is copied;

@@ -32,7 +32,6 @@ from mlrforecast.nn import (
     QuantileHead,
     instance_normalise,
 )
-from mlrforecast.nn.heads import keep_level
 
 __all__ = ["EncoderConfig", "EncoderForecaster"]
 
@@ -76,8 +75,7 @@ class EncoderConfig(EncoderFields):
         no such error.
     linear_skip : bool
         Whether a linear map of the context is added to the forecast, see
-        :class:`mlrforecast.nn.LinearSkip`. Of the mean over all steps of what the tokens and the
-        calendar say, ``patch_length / prediction_length`` is kept then, at most all of it.
+        :class:`mlrforecast.nn.LinearSkip`.
     scaling : {"standard", "robust", "mean_abs"}
         How each window is normalised, see :func:`mlrforecast.nn.instance_normalise`.
     past_cardinalities, known_cardinalities, static_cardinalities : tuple of int
@@ -343,8 +341,7 @@ class EncoderForecaster(nn.Module):
         if self.known_effect is not None and known is not None:
             effects.append(self.known_effect(summary, known))
         if self.calendar_effect is not None and calendar is not None:
-            effect = self.calendar_effect(summary, calendar)
-            effects.append(keep_level(effect, self.head.level_share))
+            effects.append(self.calendar_effect(summary, calendar))
         if self.linear_skip is not None:
             effects.append(self.linear_skip(values).unflatten(0, (-1, num_channels)))
         return torch.stack(effects).sum(dim=0).flatten(0, 1) if effects else None
@@ -403,11 +400,6 @@ class EncoderForecaster(nn.Module):
 
 def _build_head(config: EncoderConfig, num_tokens: int) -> PointHead:
     """Return the head of the loss."""
-    level_share = 1.0
-    if config.linear_skip:
-        # The longer the forecast, the fewer levels there are to learn from: those of the training
-        # rows are learnt by heart, and the linear map has a level of its own.
-        level_share = min(1.0, config.patch_length / config.prediction_length)
     if config.loss == "quantile":
         return QuantileHead(
             num_tokens,
@@ -415,7 +407,6 @@ def _build_head(config: EncoderConfig, num_tokens: int) -> PointHead:
             config.prediction_length,
             quantile_levels=config.quantile_levels,
             dropout=config.head_dropout,
-            level_share=level_share,
             frequency_weight=config.frequency_weight,
         )
     if config.loss in DISTRIBUTIONS:
@@ -425,14 +416,12 @@ def _build_head(config: EncoderConfig, num_tokens: int) -> PointHead:
             config.prediction_length,
             distribution=config.loss,
             dropout=config.head_dropout,
-            level_share=level_share,
         )
     return PointHead(
         num_tokens,
         config.width,
         config.prediction_length,
         dropout=config.head_dropout,
-        level_share=level_share,
         power={"mae": 1, "mse": 2}[config.loss],
         frequency_weight=config.frequency_weight,
     )

@@ -17,17 +17,6 @@ Forecast = tuple[Float[Tensor, "B F"], Float[Tensor, "B F Q"] | None]
 """Point forecast, and quantiles or parameters of a distribution where the head has them."""
 
 
-def keep_level(forecast: Float[Tensor, "*batch F"], share: float) -> Float[Tensor, "*batch F"]:
-    """Keep a ``share``, 0 to 1, of the mean over all steps, and all of what varies around it.
-
-    Examples
-    --------
-    >>> keep_level(torch.tensor([[4.0, 6.0]]), 0.2)
-    tensor([[0., 2.]])
-    """
-    return forecast - (1 - share) * forecast.mean(dim=-1, keepdim=True) if share < 1 else forecast
-
-
 class PointHead(nn.Module):
     """A linear map from all encoded tokens to all future steps at once.
 
@@ -41,9 +30,6 @@ class PointHead(nn.Module):
         1 trains on the absolute error, 2 on the squared error.
     frequency_weight : float
         Weight, 0 to 1, of the same error taken on the Fourier coefficients of the forecast.
-    level_share : float
-        Share, 0 to 1, that is kept of the mean over all steps of what the tokens say. Long
-        horizons have few windows that do not overlap, too few to learn a level from.
 
     References
     ----------
@@ -66,10 +52,8 @@ class PointHead(nn.Module):
         dropout: float = 0.0,
         power: int = 1,
         frequency_weight: float = 0.0,
-        level_share: float = 1.0,
     ) -> None:
         super().__init__()
-        self.level_share = level_share
         self.power = power
         self.frequency_weight = frequency_weight
         self.dropout = Dropout(dropout)
@@ -93,7 +77,6 @@ class PointHead(nn.Module):
             The point forecast, and the quantiles or None.
         """
         point: Tensor = self.point(self.dropout(encoded.flatten(1)))
-        point = keep_level(point, self.level_share)
         return point if added is None else point + added, None
 
     def rescale(
@@ -166,7 +149,7 @@ class QuantileHead(PointHead):
         ``N``, ``D`` and ``F``.
     quantile_levels : sequence of float
         Increasing levels in (0, 1), ``Q`` of them.
-    dropout, frequency_weight, level_share : float
+    dropout, frequency_weight : float
         As in :class:`PointHead`, whose absolute error trains the median.
 
     Examples
@@ -186,15 +169,9 @@ class QuantileHead(PointHead):
         quantile_levels: Sequence[float],
         dropout: float = 0.0,
         frequency_weight: float = 0.0,
-        level_share: float = 1.0,
     ) -> None:
         super().__init__(
-            num_tokens,
-            width,
-            prediction_length,
-            dropout=dropout,
-            frequency_weight=frequency_weight,
-            level_share=level_share,
+            num_tokens, width, prediction_length, dropout=dropout, frequency_weight=frequency_weight
         )
         levels = torch.tensor(tuple(quantile_levels), dtype=torch.float64)
         self.register_buffer("levels", levels.float(), persistent=False)
@@ -291,8 +268,6 @@ class DistributionHead(PointHead):
         The family, of ``P`` parameters.
     dropout : float
         Dropout probability of the flattened tokens.
-    level_share : float
-        As in :class:`PointHead`, of the location.
 
     Examples
     --------
@@ -311,11 +286,8 @@ class DistributionHead(PointHead):
         *,
         distribution: str,
         dropout: float = 0.0,
-        level_share: float = 1.0,
     ) -> None:
-        super().__init__(
-            num_tokens, width, prediction_length, dropout=dropout, level_share=level_share
-        )
+        super().__init__(num_tokens, width, prediction_length, dropout=dropout)
         self.output: OutputDistribution = DISTRIBUTIONS[distribution]
         self.prediction_length = prediction_length
         self.spread = _constant_start(width, prediction_length, torch.tensor(self.output.starts))

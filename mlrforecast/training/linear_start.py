@@ -10,6 +10,13 @@ from mlrforecast.nn.distributions import DISTRIBUTIONS
 
 __all__ = ["start_linear"]
 
+MIN_FORECASTS = 500
+"""Forecasts that do not overlap: fewer teach no level.
+
+On folds inside the train and validation rows of ETTh1 and ETTh2 this start was ahead at horizons 24
+and 96, with 2400 and 600 of them. At 336, with 170, the network then learnt the levels of the
+training months by heart.
+"""
 PENALTY = 0.2
 """Of a squared weight, in units of the mean square of a normalised value."""
 NUM_WINDOWS = 2**14
@@ -22,7 +29,8 @@ def start_linear(model: EncoderForecaster, store: WindowStore) -> None:
 
     From there the network learns what a linear map of the context leaves. Windows count by the
     size of their values, and those with a missing step to forecast not at all. A model without such
-    a map, one of counts, and one of windows that say nothing stay as they are.
+    a map, one of counts, one of windows that say nothing, and one of fewer windows than 500 times
+    the steps of a forecast stay as they are.
 
     Parameters
     ----------
@@ -37,8 +45,8 @@ def start_linear(model: EncoderForecaster, store: WindowStore) -> None:
     >>> import pandas as pd
     >>> from mlrforecast.data import CovariateEncoding, read_panel
     >>> from mlrforecast.models import EncoderConfig
-    >>> index = pd.date_range("2024-01-01", periods=480, freq="h")
-    >>> panel = read_panel(pd.DataFrame({"y": np.arange(480) % 24}, index=index))
+    >>> index = pd.date_range("2024-01-01", periods=12_500, freq="h")
+    >>> panel = read_panel(pd.DataFrame({"y": np.arange(12_500) % 24}, index=index))
     >>> encoding = CovariateEncoding.fit(panel, calendar=False)
     >>> sizes = {"context_length": 96, "prediction_length": 24}
     >>> store = WindowStore(panel, encoding, min_context=16, **sizes)
@@ -53,6 +61,8 @@ def start_linear(model: EncoderForecaster, store: WindowStore) -> None:
     if model.linear_skip is None or is_count:
         return
     size, steps = config.context_length + 1, config.prediction_length
+    if len(store) < MIN_FORECASTS * steps:
+        return
     squares = torch.zeros(size, size, dtype=torch.float64)
     products = torch.zeros(size, steps, dtype=torch.float64)
     for batch in store.evenly_spaced(_BATCH, NUM_WINDOWS):

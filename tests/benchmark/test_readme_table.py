@@ -27,5 +27,5 @@ def test_another_number_in_the_results_would_be_seen():
     script = load_script()
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     results = script.read_results()
-    results.loc[results["seed"].last_valid_index(), "mse"] += 0.001
+    results.loc[results["seed"].notna().idxmax(), "mse"] += 0.001
     assert script.insert(readme, script.make_table(results)) != readme

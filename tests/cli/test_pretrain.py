@@ -51,8 +51,9 @@ def test_a_model_is_trained_and_told(run, series, tmp_path):
 
 
 def test_a_rate_of_zero_is_one_that_was_given(run, series, tmp_path):
+    words = ("pretrain", series, *TINY, "--set", "initial_factor=0.05")
     for name, rate in (("still", "0"), ("moved", "0.1")):
-        assert run("pretrain", series, *TINY, "--learning-rate", rate, "--out", name).exit_code == 0
+        assert run(*words, "--learning-rate", rate, "--out", name).exit_code == 0
     first, other = (PretrainedModel.load(tmp_path / name) for name in ("still", "moved"))
     weights = [each.network.shared.weight for each in (first, other)]
     assert weights[0].std() < 0.06 < weights[1].std()

@@ -202,8 +202,10 @@ class TestScaling:
     def test_spikes_do_not_move_the_robust_scale(self) -> None:
         spiky = wide().assign(a=np.where(np.arange(120) == 110, 1e5, wide()["a"]))
         spread = {}
+        # The linear map reads the spike itself, however it is scaled.
+        options = TINY | {"linear_skip": False}
         for scaling in ("standard", "robust"):
-            fitted = MLRForecaster(**TINY, scaling=scaling).fit(wide())
+            fitted = MLRForecaster(**options, scaling=scaling).fit(wide())
             change = fitted.predict(spiky) - fitted.predict()
             spread[scaling] = change["a"].abs().max()
         assert spread["robust"] < 0.1 * spread["standard"]

@@ -191,14 +191,3 @@ def test_what_is_added_moves_the_point_and_all_quantiles() -> None:
     torch.testing.assert_close(all_moved, quantiles + added.unsqueeze(-1))
     plain = PointHead(TOKENS, WIDTH, FUTURE)
     torch.testing.assert_close(plain(encoded, added)[0], plain(encoded)[0] + added)
-
-
-@pytest.mark.usefixtures("seeded")
-def test_a_share_of_the_level_is_kept_and_all_of_the_shape() -> None:
-    whole, part = (PointHead(TOKENS, WIDTH, FUTURE, level_share=share) for share in (1.0, 0.25))
-    part.load_state_dict(whole.state_dict())
-    encoded, added = torch.randn(3, TOKENS, WIDTH), torch.randn(3, FUTURE)
-    expected, _ = whole(encoded)
-    level = expected.mean(dim=1, keepdim=True)
-    assert torch.allclose(part(encoded)[0], expected - 0.75 * level, atol=1e-6)
-    assert torch.allclose(part(encoded, added)[0], expected - 0.75 * level + added, atol=1e-6)

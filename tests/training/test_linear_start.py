@@ -31,7 +31,7 @@ def model_of(**fields: Any) -> EncoderForecaster:
     )
 
 
-def walk(rows: int = 200) -> np.ndarray:
+def walk(rows: int = 2100) -> np.ndarray:
     return np.random.default_rng(0).normal(size=rows).cumsum()
 
 
@@ -73,7 +73,11 @@ def test_windows_with_a_missing_step_to_forecast_do_not_count() -> None:
     check_start(model, ridge(store, torch.arange(len(store) - 1)))
 
 
-@pytest.mark.parametrize("values", [np.ones(200), np.arange(5.0)], ids=["constant", "too short"])
+@pytest.mark.parametrize(
+    "values",
+    [np.ones(2100), walk(2010), np.arange(5.0)],
+    ids=["constant", "499 forecasts", "too short"],
+)
 def test_windows_that_say_nothing_leave_the_model_as_it_is(values: np.ndarray) -> None:
     model = model_of()
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
