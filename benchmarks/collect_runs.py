@@ -58,7 +58,9 @@ def join(task: str, file: Path, folders: list[Path], results: Path) -> None:
         [pd.read_csv(folder / name, dtype=str, keep_default_na=False) for folder in folders]
         for name in ("runs.csv", "curves.csv")
     ]
-    lines, curves = (pd.concat(frames).drop_duplicates() for frames in read)
+    lines, curves = map(pd.concat, read)
+    # Of a run that was made twice, the first one counts.
+    curves = curves.drop_duplicates(["hash", "step"])
     lines = lines.drop_duplicates("hash").assign(key=lambda frame: frame["settings"].map(_key))
     runs = read_runs(file, kind)
     names = {_key(json.dumps(run.to_dict())): run.name for run in runs}
