@@ -190,10 +190,11 @@ def train_on_panel(
         available = _available(options)
         if not _surely_fits(run, available):
             check_memory(count_memory(run), available)
-        if start is None:
-            start_linear(model, data.store)
         if checkpoint is None and (folder := parameters["checkpoint_dir"]) is not None:
             checkpoint = Checkpoint(folder, _digest(panel, data, model, options))
+        if start is None:
+            # After the digest: a regression is rounded in another way with other threads.
+            start_linear(model, data.store)
         watch = None
         if look is not None:
             accelerator, seen = parameters["accelerator"], look
