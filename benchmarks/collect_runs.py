@@ -4,10 +4,9 @@
 
     python benchmarks/collect_runs.py FOLDER [FOLDER ...]
 
-FOLDER is the ``--out`` of ``jobs.py``; a job named
-``lm-scaling-mlr-512`` has runs of ``lm/scaling.toml``.
-The committed file has them in the order of that file, with its names; what is in no file of runs is
-left out and told, as is what has no results yet.
+FOLDER is the ``--out`` of ``jobs.py``; a job named ``lm-scaling-mlr-512`` has runs of
+``lm/scaling.toml``. The committed file has them in the order of that file, with its names; what is
+in no file of runs is left out and told, as is what has no results yet.
 """
 
 import argparse
@@ -64,11 +63,9 @@ def join(task: str, file: Path, folders: list[Path], results: Path) -> None:
     lines = lines.drop_duplicates("hash").assign(key=lambda frame: frame["settings"].map(_key))
     runs = read_runs(file, kind)
     names = {_key(json.dumps(run.to_dict())): run.name for run in runs}
-    mine = lines[lines["key"].isin(names)]
-    order = {key: place for place, key in enumerate(names)}
-    mine = mine.sort_values("key", key=lambda keys: keys.map(order))
-    out = results / task / file.stem
-    mine = mine.assign(name=mine["key"].map(names))
+    keyed = lines.set_index("key")
+    mine = keyed.loc[[key for key in names if key in keyed.index]]
+    mine = mine.assign(name=mine.index.map(names))
     mine["settings"] = [
         json.dumps(json.loads(settings) | {"name": name})
         for settings, name in zip(mine["settings"], mine["name"], strict=True)
@@ -77,14 +74,13 @@ def join(task: str, file: Path, folders: list[Path], results: Path) -> None:
         f"mlrforecast {task} train benchmarks/{task}/{file.name} "
         f"--out benchmarks/results/{task}/{file.stem} {options}"
     )
-    curves = curves[curves["hash"].isin(mine["hash"])]
-    place = {name: number for number, name in enumerate(mine["hash"])}
-    curves = curves.sort_values("hash", key=lambda keys: keys.map(place), kind="stable")
+    curves = curves.set_index("hash").loc[mine["hash"]].reset_index()
+    out = results / task / file.stem
     out.mkdir(parents=True, exist_ok=True)
-    mine.drop(columns="key").to_csv(out / "runs.csv", index=False, lineterminator="\n")
+    mine.to_csv(out / "runs.csv", index=False, lineterminator="\n")
     curves.to_csv(out / "curves.csv", index=False, lineterminator="\n")
     missing = sorted(set(names.values()) - set(mine["name"]))
-    unknown = sorted(lines[~lines["key"].isin(names)]["name"])
+    unknown = sorted(keyed.loc[~keyed.index.isin(names), "name"])
     print(f"{task}/{file.stem}: {len(mine)} runs; missing {missing}; in no file {unknown}")
 
 

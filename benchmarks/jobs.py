@@ -7,7 +7,7 @@ stopped goes on from where it was, if its command can. Run it from the root of t
 
 A job has a ``name`` and a ``command``, in which ``{out}`` is the job's own folder below FOLDER,
 ``{left}`` the seconds that are left for it, and every ``{NAME}`` a value of ``--set``; perhaps
-the ``card`` it must have, ``devices``, how many cards it takes for itself, and ``least``, the
+the ``card`` it must have, ``devices``, how many cards it takes for itself, ``least``, the
 seconds below which it does not begin, and ``results``, a folder below ``benchmarks/results``
 whose files its own begins with, so that what is committed is not run again. Jobs begin in the
 order of the file as slots are free. A job that ends well before the limit is done, and FOLDER
@@ -105,10 +105,10 @@ class _Queue:
     def _start(self, job: dict[str, Any], cards: list[int]) -> None:
         folder = self.out / job["name"]
         if not folder.exists():
-            known = _RESULTS / job.get("results", "none")
             folder.mkdir()
-            for file in known.glob("*.csv"):
-                shutil.copy(file, folder)
+            if "results" in job:
+                for file in (_RESULTS / job["results"]).glob("*.csv"):
+                    shutil.copy(file, folder)
         whole = len(cards) > 1
         for card in cards:
             self.used[card] += self.slots[card] if whole else 1

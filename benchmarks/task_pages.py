@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 
 # They lie beside the pages.
-from figure_tasks import BOTTLENECKS, RESULTS, best_rates, runs_of  # noqa: E402
+from figure_tasks import BOTTLENECKS, RESULTS, runs_of  # noqa: E402
 
 _SCALING = """\
 Losses in nats a token, of as many tokens each. What is said beside standard attention is said of
@@ -100,7 +100,7 @@ def _scaling(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
     """Loss at equal tokens, and what it is beside standard attention at equal tokens and FLOPs."""
     del curves
     rows = []
-    standard = best_rates(runs[runs["kind"] == "standard"])
+    standard = _best_rates(runs[runs["kind"] == "standard"])
     for (width, kind, rate), here in runs.groupby(["width", "kind", "learning_rate"]):
         row = [str(int(width)), str(kind), f"{rate:g}", _cell(here["score"])]
         if kind == "standard":
@@ -115,6 +115,17 @@ def _scaling(runs: pd.DataFrame, curves: pd.DataFrame) -> str:
         "minus standard, equal tokens", "minus standard, equal FLOPs",
     ]  # fmt: skip
     return f"{_table(columns, rows)}\n\n{_SCALING}"
+
+
+def _best_rates(runs: pd.DataFrame) -> pd.DataFrame:
+    """Keep the runs of each kind that have its learning rate of the lowest mean score.
+
+    It is the mean over seeds at the smallest width, from where muP carries it to the others.
+    """
+    smallest = runs[runs["width"] == runs["width"].min()]
+    means = smallest.groupby(["kind", "learning_rate"], as_index=False)["score"].mean()
+    best = means.loc[means.groupby("kind")["score"].idxmin(), ["kind", "learning_rate"]]
+    return runs.merge(best, on=["kind", "learning_rate"])
 
 
 def _loss_at(standard: pd.DataFrame, flops: float) -> float:

@@ -79,17 +79,6 @@ def kind(run: pd.Series) -> str:
     return NAMES.get(attention, attention)
 
 
-def best_rates(runs: pd.DataFrame) -> pd.DataFrame:
-    """Keep the runs of each kind that have its learning rate of the lowest mean score.
-
-    It is the mean over seeds at the smallest width, from where muP carries it to the others.
-    """
-    smallest = runs[runs["width"] == runs["width"].min()]
-    means = smallest.groupby(["kind", "learning_rate"], as_index=False)["score"].mean()
-    best = means.loc[means.groupby("kind")["score"].idxmin(), ["kind", "learning_rate"]]
-    return runs.merge(best, on=["kind", "learning_rate"])
-
-
 def _panels(count: int) -> tuple[plt.Figure, list[Axes]]:
     figure, axes = plt.subplots(1, count, figsize=(5.2 * count, 4.4), layout="constrained")
     return figure, list(axes) if count > 1 else [axes]

@@ -51,7 +51,8 @@ _MODELS = tuple(colour for colour in SERIES if colour not in (ORANGE, INK))
 _ABOVE, _BELOW = 10.0, 1e-3
 """Largest error that is shown, relative to that of models; smallest, relative to the median."""
 _NEAR = 10.0
-"""Largest over smallest value up to which a logarithmic axis has plain numbers."""
+"""Largest over smallest value up to which a logarithmic axis has plain numbers; up to
+its square, it has one mark between two powers of ten."""
 _FEW = 8
 _APART = 2.5
 """Points between lines whose places are the same."""

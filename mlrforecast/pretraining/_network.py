@@ -242,18 +242,14 @@ def initialise(module: nn.Module, config: PretrainConfig) -> None:
     for part in module.modules():
         if isinstance(part, Attention):
             # The scale that T5 leaves out of its scores.
-            normal(part.q.weight, factor * (width * config.head_width) ** -0.5)
-            normal(part.k.weight, factor * width**-0.5)
-            normal(part.v.weight, factor * width**-0.5)
-            normal(part.o.weight, factor * inner**-0.5)
+            nn.init.normal_(part.q.weight, std=factor * (width * config.head_width) ** -0.5)
+            nn.init.normal_(part.k.weight, std=factor * width**-0.5)
+            nn.init.normal_(part.v.weight, std=factor * width**-0.5)
+            nn.init.normal_(part.o.weight, std=factor * inner**-0.5)
         elif isinstance(part, Feed):
-            normal(part.wi.weight, factor * width**-0.5)
-            normal(part.wo.weight, factor * config.hidden_width**-0.5)
+            nn.init.normal_(part.wi.weight, std=factor * width**-0.5)
+            nn.init.normal_(part.wo.weight, std=factor * config.hidden_width**-0.5)
         elif isinstance(part, Stack):
-            normal(part.positions.weight, factor * width**-0.5)
+            nn.init.normal_(part.positions.weight, std=factor * width**-0.5)
         elif isinstance(part, Norm):
             nn.init.constant_(part.weight, factor)
-
-
-def normal(weight: Tensor, deviation: float) -> None:
-    nn.init.normal_(weight, std=deviation)

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from mlrforecast.pretraining._network import Cache, Stack, initialise, normal
+from mlrforecast.pretraining._network import Cache, Stack, initialise
 from mlrforecast.pretraining.config import END, NUM_SPECIAL_TOKENS, PAD, PretrainConfig
 
 __all__ = ["QuantileModel", "TokenModel", "build_model"]
@@ -51,7 +51,7 @@ class TokenModel(nn.Module):
         count = config.num_tokens - NUM_SPECIAL_TOKENS - 1
         centers = torch.linspace(-config.limit, config.limit, count)
         self.register_buffer("centers", centers, persistent=False)
-        normal(self.shared.weight, config.initial_factor)
+        nn.init.normal_(self.shared.weight, std=config.initial_factor)
         initialise(self, config)
 
     def forward(self, context: Float[Tensor, "B T"], future: Float[Tensor, "B F"]) -> Tensor:
@@ -177,12 +177,13 @@ class QuantileModel(nn.Module):
         self.steps = Residual(width, hidden, outputs, drop)
         self.register_buffer("levels", torch.tensor(config.quantile_levels), persistent=False)
         factor = config.initial_factor
-        normal(self.shared.weight, factor)
+        nn.init.normal_(self.shared.weight, std=factor)
         for part in (self.patches, self.steps):
             # Chronos-Bolt draws both as wide as what the first of them reads.
+            spread = factor * self.patches.hidden_layer.in_features**-0.5
             for layer in (part.hidden_layer, part.residual_layer):
-                normal(layer.weight, factor * self.patches.hidden_layer.in_features**-0.5)
-            normal(part.output_layer.weight, factor * hidden**-0.5)
+                nn.init.normal_(layer.weight, std=spread)
+            nn.init.normal_(part.output_layer.weight, std=factor * hidden**-0.5)
             for layer in (part.hidden_layer, part.output_layer, part.residual_layer):
                 nn.init.zeros_(layer.bias)
         initialise(self, config)

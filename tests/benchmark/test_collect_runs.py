@@ -1,6 +1,6 @@
 """Results of jobs are joined in the order and with the names of the file of runs."""
 
-import importlib.util
+import runpy
 from pathlib import Path
 
 import pandas as pd
@@ -32,11 +32,7 @@ each = { learning_rate = [1e-3, 2e-3, 3e-3] }
 def test_results_of_jobs_become_those_of_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spec = importlib.util.spec_from_file_location("collect_runs", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    join = runpy.run_path(str(FILE))["join"]
     file = tmp_path / "tiny.toml"
     # As a job has them: other names, the last run first, one of them twice.
     file.write_text(RUNS.replace("{attention}-", "old-"), encoding="utf-8")
@@ -46,7 +42,7 @@ def test_results_of_jobs_become_those_of_the_file(
     train([first, second], out=tmp_path / "b", execution=on_cpu)
     file.write_text(RUNS, encoding="utf-8")
     folders = [tmp_path / name for name in ("icl", "a", "b")]
-    module.join("icl", file, folders, tmp_path / "results")
+    join("icl", file, folders, tmp_path / "results")
     out = tmp_path / "results" / "icl" / "tiny"
     runs, curves = (pd.read_csv(out / name) for name in ("runs.csv", "curves.csv"))
     assert runs["name"].tolist() == ["standard-0.001", "standard-0.002"]
