@@ -42,7 +42,7 @@ _ADDED = {
     "gradient_clip": 1.0,
     "id_column": None,
     "known_covariates": (),
-    "linear_skip": False,
+    "linear_share": 0.0,
     "parametrization": "standard",
     "past_covariates": (),
     "positions": "learned",

@@ -27,7 +27,7 @@ from mlrforecast.training import (
     estimate_memory,
     find_batch_size,
     isolated_seed,
-    start_linear,
+    solve_linear,
     train,
 )
 from mlrforecast.training.checkpoint import tensors_digest
@@ -120,6 +120,9 @@ def set_up(
     else:
         # A copy: what fails leaves the fitted network as it is.
         model = deepcopy(start.model).train()
+        if model.linear is not None:
+            # Where the weights of the best validation are kept, it scores the network alone.
+            model.linear.share.zero_()
     options = _parameters.training_options(parameters, len(data.store))
     if parameters["batch_size"] == "auto":
         size = find_batch_size(
@@ -192,9 +195,6 @@ def train_on_panel(
             check_memory(count_memory(run), available)
         if checkpoint is None and (folder := parameters["checkpoint_dir"]) is not None:
             checkpoint = Checkpoint(folder, _digest(panel, data, model, options))
-        if start is None:
-            # After the digest: a regression is rounded in another way with other threads.
-            start_linear(model, data.store)
         watch = None
         if look is not None:
             accelerator, seen = parameters["accelerator"], look
@@ -211,6 +211,7 @@ def train_on_panel(
             watch=watch,
             team=team,
         )
+        solve_linear(model, data.store, _inference.find_device(options.accelerator))
     return Trained(model, data.encoding, num_steps, options.batch_size)
 
 

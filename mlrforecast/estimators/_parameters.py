@@ -61,7 +61,7 @@ CONSTRAINTS: dict[str, list[Any] | str] = {
     "loss": [StrOptions(set(get_args(Loss)))],
     "quantile_levels": [tuple, list, np.ndarray],
     "frequency_weight": [Interval(Real, 0, 1, closed="both")],
-    "linear_skip": ["boolean"],
+    "linear_share": [Interval(Real, 0, 1, closed="left")],
     "backbone": [None, nn.Module],
     "max_steps": [None, Interval(Integral, 1, None, closed="left")],
     "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],

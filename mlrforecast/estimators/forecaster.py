@@ -127,10 +127,10 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
     frequency_weight : float
         Weight, 0 to 1, of the error of the forecast's Fourier coefficients in the loss; the loss
         of a distribution has no such part.
-    linear_skip : bool
-        Whether a linear map of the context is added to what the network says: it repeats what is
-        the same in all windows, such as a daily cycle, more precisely than a network does. With
-        windows for 500 forecasts that do not overlap, it starts at a ridge regression.
+    linear_share : float
+        Share, from 0 to below 1, of a ridge regression on the context in the forecast; the rest is
+        the network's. The two err in different ways, so that their mean errs less than either.
+        Counts (``loss="negative_binomial"``) are forecast by the network alone.
     backbone : Module, optional
         Any encoder called as ``backbone(tokens, key_mask)`` with tokens of shape (B, N, D) in
         and out, ``D`` being ``width``, and ``key_mask`` of shape (B, N) or None. It is copied;
@@ -299,7 +299,7 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         loss: str = "quantile",
         quantile_levels: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         frequency_weight: float = 0.8,
-        linear_skip: bool = True,
+        linear_share: float = 0.5,
         backbone: nn.Module | None = None,
         max_steps: int | None = None,
         batch_size: int | str = 256,
@@ -354,7 +354,7 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         self.loss = loss
         self.quantile_levels = quantile_levels
         self.frequency_weight = frequency_weight
-        self.linear_skip = linear_skip
+        self.linear_share = linear_share
         self.backbone = backbone
         self.max_steps = max_steps
         self.batch_size = batch_size

@@ -294,7 +294,7 @@ def _head(model: nn.Module) -> tuple[nn.Module, ...]:
         case CausalLM():
             return (model.head,)
         case EncoderForecaster():
-            effects = (model.known_effect, model.calendar_effect, model.linear_skip)
+            effects = (model.known_effect, model.calendar_effect, model.linear)
             return (model.head, *(effect for effect in effects if effect is not None))
         case Regressor():
             return (model.read_out,)
@@ -357,7 +357,7 @@ def _parts(model: nn.Module, tokens: int, convention: Convention) -> tuple[Cost,
             # Its maps read all tokens at once, or their mean.
             head = _of_children(model.head, 1, convention)
             steps = model.config.prediction_length
-            for effect in (model.known_effect, model.calendar_effect, model.linear_skip):
+            for effect in (model.known_effect, model.calendar_effect, model.linear):
                 if effect is not None:
                     head += _cost(effect, steps, convention)
             return body, head

@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from mlrforecast._core.arguments import check_switch
 from mlrforecast.data import ForecastBatch
 from mlrforecast.data.scaling import Scaling
 from mlrforecast.models._config import (
@@ -26,7 +25,8 @@ from mlrforecast.nn import (
     CovariateColumns,
     DistributionHead,
     FutureEffect,
-    LinearSkip,
+    LinearMember,
+    Normalised,
     PatchEmbedding,
     PointHead,
     QuantileHead,
@@ -73,9 +73,9 @@ class EncoderConfig(EncoderFields):
     frequency_weight : float
         Weight, 0 to 1, of the error of the Fourier coefficients in the loss; distributions have
         no such error.
-    linear_skip : bool
-        Whether a linear map of the context is added to the forecast, see
-        :class:`mlrforecast.nn.LinearSkip`.
+    linear_share : float
+        Share, from 0 to below 1, of a linear regression in the forecast, see
+        :class:`mlrforecast.nn.LinearMember`; counts are forecast without one.
     scaling : {"standard", "robust", "mean_abs"}
         How each window is normalised, see :func:`mlrforecast.nn.instance_normalise`.
     past_cardinalities, known_cardinalities, static_cardinalities : tuple of int
@@ -117,7 +117,7 @@ class EncoderConfig(EncoderFields):
     loss: Loss = "quantile"
     quantile_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
     frequency_weight: float = 0.8
-    linear_skip: bool = False
+    linear_share: float = 0.0
     scaling: Scaling = "standard"
     past_cardinalities: tuple[int, ...] = ()
     known_cardinalities: tuple[int, ...] = ()
@@ -136,7 +136,7 @@ class EncoderConfig(EncoderFields):
         super().__post_init__()
         self._set("head_dropout", share("head_dropout", self.head_dropout))
         self._set("frequency_weight", share("frequency_weight", self.frequency_weight, closed=True))
-        check_switch("linear_skip", self.linear_skip)
+        self._set("linear_share", share("linear_share", self.linear_share))
         choice("loss", self.loss, get_args(Loss))
         choice("scaling", self.scaling, get_args(Scaling))
         for name in _CARDINALITIES:
@@ -232,9 +232,9 @@ class EncoderForecaster(nn.Module):
             )
         self.backbone = backbone
         self.head = _build_head(config, num_tokens)
-        self.linear_skip: LinearSkip | None = None
-        if config.linear_skip:
-            self.linear_skip = LinearSkip(config.context_length, config.prediction_length)
+        self.linear: LinearMember | None = None
+        if config.linear_share > 0 and config.data_scaling is not None:
+            self.linear = LinearMember(config.context_length, config.prediction_length)
         self.known_effect: FutureEffect | None = None
         if num_known:
             self.known_effect = FutureEffect(
@@ -285,26 +285,51 @@ class EncoderForecaster(nn.Module):
             Quantiles in the order of ``config.quantile_levels``, or parameters of the distribution
             in the order of its class in :mod:`mlrforecast.nn`, if the loss has them.
         """
+        num_channels = past_target.shape[-1]
+        normal, encoded, effect = self._read(
+            past_target,
+            past_observed,
+            past_covariates,
+            known_covariates,
+            static_covariates,
+            calendar,
+        )
+        centre = self.head.centre(encoded)
+        if self.linear is not None:
+            centre = self.linear(normal.values, centre)
+        raw = self.head(encoded, centre if effect is None else centre + effect)
+        point, details = self.head.rescale(raw, normal.loc, normal.scale)
+        point = _unfold(point, num_channels)
+        return point, None if details is None else _unfold(details, num_channels)
+
+    def _read(
+        self,
+        past_target: Tensor,
+        past_observed: Tensor | None,
+        past_covariates: Tensor | None,
+        known_covariates: Tensor | None,
+        static_covariates: Tensor | None,
+        calendar: Tensor | None,
+    ) -> tuple[Normalised, Tensor, Tensor | None]:
+        """Return normalised contexts, encoded tokens and what is added to each channel's forecast.
+
+        The last, of shape (B * C, F), is there if anything is known of the future.
+        """
         check_past(past_target, past_observed, self.config.context_length)
         given = (past_covariates, known_covariates, static_covariates, calendar)
         self._check_covariates(past_target.shape[0], *given)
-        num_channels = past_target.shape[-1]
         observed = None if past_observed is None else _fold(past_observed)
         normal = instance_normalise(_fold(past_target), observed, self.config.scaling)
-        past = _read(self.past_columns, past_covariates)
-        known = _read(self.known_columns, known_covariates)
+        past = _features(self.past_columns, past_covariates)
+        known = _features(self.known_columns, known_covariates)
         tokens, key_mask = self.embedding(
             normal.values,
             observed,
             covariates=self._of_context(past, known),
-            static=_read(self.static_columns, static_covariates),
+            static=_features(self.static_columns, static_covariates),
         )
-        encoded = self.backbone(tokens, key_mask)
-        effect = self._effect(encoded, normal.values, num_channels, known, calendar)
-        raw = self.head(encoded, effect)
-        point, details = self.head.rescale(raw, normal.loc, normal.scale)
-        point = _unfold(point, num_channels)
-        return point, None if details is None else _unfold(details, num_channels)
+        encoded: Tensor = self.backbone(tokens, key_mask)
+        return normal, encoded, self._effect(encoded, past_target.shape[-1], known, calendar)
 
     def _check_covariates(
         self,
@@ -330,7 +355,6 @@ class EncoderForecaster(nn.Module):
     def _effect(
         self,
         encoded: Tensor,
-        values: Tensor,
         num_channels: int,
         known: Tensor | None,
         calendar: Tensor | None,
@@ -342,8 +366,6 @@ class EncoderForecaster(nn.Module):
             effects.append(self.known_effect(summary, known))
         if self.calendar_effect is not None and calendar is not None:
             effects.append(self.calendar_effect(summary, calendar))
-        if self.linear_skip is not None:
-            effects.append(self.linear_skip(values).unflatten(0, (-1, num_channels)))
         return torch.stack(effects).sum(dim=0).flatten(0, 1) if effects else None
 
     def _of_context(self, past: Tensor | None, known: Tensor | None) -> Tensor | None:
@@ -377,6 +399,46 @@ class EncoderForecaster(nn.Module):
             calendar=batch.calendar,
         )
         return forecast
+
+    def regression(
+        self, batch: ForecastBatch
+    ) -> tuple[
+        Float[Tensor, "B2 T"], Float[Tensor, "B2 F"], Float[Tensor, "B2 1"], Bool[Tensor, "B2 1"]
+    ]:
+        """Return what a linear regression of the forecast on the context learns from.
+
+        Parameters
+        ----------
+        batch : ForecastBatch
+            Contexts and what follows them.
+
+        Returns
+        -------
+        inputs : Tensor of shape (B * C, T)
+            Normalised contexts of all channels, 0 where missing.
+        outputs : Tensor of shape (B * C, F)
+            What follows them in the same units, less what known covariates and the calendar add.
+        scale : Tensor of shape (B * C, 1)
+            The unit, in that of the series.
+        complete : Tensor of bool of shape (B * C, 1)
+            Whether all of the future was observed.
+        """
+        normal, _, effect = self._read(
+            batch.past_target,
+            batch.past_observed,
+            batch.past_covariates,
+            batch.known_covariates,
+            batch.static_covariates,
+            batch.calendar,
+        )
+        scale = normal.scale.where(normal.scale > 0, 1.0)
+        outputs = (_fold(batch.future_target) - normal.loc) / scale
+        if effect is not None:
+            outputs = outputs - effect
+        complete = torch.ones_like(normal.scale, dtype=torch.bool)
+        if batch.future_observed is not None:
+            complete = _fold(batch.future_observed).all(dim=1, keepdim=True)
+        return normal.values, outputs, normal.scale, complete
 
     def loss(self, batch: ForecastBatch) -> Float[Tensor, ""]:
         """Return the training loss of a batch.
@@ -432,7 +494,7 @@ def _columns(cardinalities: tuple[int, ...]) -> CovariateColumns | None:
     return CovariateColumns(cardinalities) if cardinalities else None
 
 
-def _read(columns: CovariateColumns | None, covariates: Tensor | None) -> Tensor | None:
+def _features(columns: CovariateColumns | None, covariates: Tensor | None) -> Tensor | None:
     """Return the features of some covariates, if there are any."""
     return None if columns is None else columns(covariates)
 

@@ -33,9 +33,9 @@ from mlrforecast.nn.dropout import Dropout
 from mlrforecast.nn.embedding import LearnedPositions, PatchEmbedding
 from mlrforecast.nn.heads import DistributionHead, PointHead, QuantileHead
 from mlrforecast.nn.linear import InputLinear, OutputLinear
+from mlrforecast.nn.linear_member import LinearMember
 from mlrforecast.nn.mup import MupRow, MupRule, initialise_mup, mup_table
 from mlrforecast.nn.norm import Normalised, instance_normalise
-from mlrforecast.nn.skip import LinearSkip
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -56,7 +56,7 @@ __all__ = [
     "InputLinear",
     "LayerCache",
     "LearnedPositions",
-    "LinearSkip",
+    "LinearMember",
     "MLRScore",
     "MLRWindowScore",
     "MupRow",

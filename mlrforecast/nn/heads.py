@@ -59,8 +59,23 @@ class PointHead(nn.Module):
         self.dropout = Dropout(dropout)
         self.point = OutputLinear(num_tokens * width, prediction_length)
 
+    def centre(self, encoded: Float[Tensor, "B N D"]) -> Float[Tensor, "B F"]:
+        """Return the point forecast alone.
+
+        Parameters
+        ----------
+        encoded : Tensor of shape (B, N, D)
+            Encoded tokens.
+
+        Returns
+        -------
+        Tensor of shape (B, F)
+        """
+        point: Tensor = self.point(self.dropout(encoded.flatten(1)))
+        return point
+
     def forward(
-        self, encoded: Float[Tensor, "B N D"], added: Float[Tensor, "B F"] | None = None
+        self, encoded: Float[Tensor, "B N D"], centre: Float[Tensor, "B F"] | None = None
     ) -> Forecast:
         """Forecast from encoded tokens.
 
@@ -68,16 +83,15 @@ class PointHead(nn.Module):
         ----------
         encoded : Tensor of shape (B, N, D)
             Encoded tokens.
-        added : Tensor of shape (B, F), optional
-            What is added to the point forecast; quantiles move with it.
+        centre : Tensor of shape (B, F), optional
+            Point forecast, which quantiles lie around; that of :meth:`centre` if omitted.
 
         Returns
         -------
         tuple
             The point forecast, and the quantiles or None.
         """
-        point: Tensor = self.point(self.dropout(encoded.flatten(1)))
-        return point if added is None else point + added, None
+        return self.centre(encoded) if centre is None else centre, None
 
     def rescale(
         self, forecast: Forecast, loc: Float[Tensor, "B 1"], scale: Float[Tensor, "B 1"]
@@ -198,13 +212,13 @@ class QuantileHead(PointHead):
         return _constant_start(width, prediction_length, steps.expm1().log())
 
     def forward(
-        self, encoded: Float[Tensor, "B N D"], added: Float[Tensor, "B F"] | None = None
+        self, encoded: Float[Tensor, "B N D"], centre: Float[Tensor, "B F"] | None = None
     ) -> Forecast:
         """Forecast from encoded tokens.
 
         Parameters
         ----------
-        encoded, added
+        encoded, centre
             As in :meth:`PointHead.forward`.
 
         Returns
@@ -212,7 +226,7 @@ class QuantileHead(PointHead):
         tuple
             The median, and the quantiles ordered by level.
         """
-        point, _ = super().forward(encoded, added)
+        point, _ = super().forward(encoded, centre)
         if self.spread is None:
             return point, point.unsqueeze(-1)
         steps = functional.softplus(self.spread(encoded.mean(dim=1)))
@@ -293,13 +307,13 @@ class DistributionHead(PointHead):
         self.spread = _constant_start(width, prediction_length, torch.tensor(self.output.starts))
 
     def forward(
-        self, encoded: Float[Tensor, "B N D"], added: Float[Tensor, "B F"] | None = None
+        self, encoded: Float[Tensor, "B N D"], centre: Float[Tensor, "B F"] | None = None
     ) -> Forecast:
         """Forecast from encoded tokens, in raw outputs.
 
         Parameters
         ----------
-        encoded, added
+        encoded, centre
             As in :meth:`PointHead.forward`.
 
         Returns
@@ -307,7 +321,7 @@ class DistributionHead(PointHead):
         tuple
             The location, and all raw outputs, the location first.
         """
-        location, _ = super().forward(encoded, added)
+        location, _ = super().forward(encoded, centre)
         others = self.spread(encoded.mean(dim=1)).unflatten(-1, (self.prediction_length, -1))
         return location, torch.cat([location.unsqueeze(-1), others], dim=-1)
 

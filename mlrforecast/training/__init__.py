@@ -1,7 +1,7 @@
 """Training through Lightning: schedule, early stopping, checkpoints, seeding."""
 
 from mlrforecast.training.checkpoint import Checkpoint, Progress
-from mlrforecast.training.linear_start import start_linear
+from mlrforecast.training.linear_member import solve_linear
 from mlrforecast.training.memory import (
     MemoryEstimate,
     available_memory,
@@ -35,7 +35,7 @@ __all__ = [
     "find_batch_size",
     "isolated_seed",
     "mup_groups",
-    "start_linear",
+    "solve_linear",
     "surroundings",
     "train",
 ]

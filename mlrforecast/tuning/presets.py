@@ -135,7 +135,7 @@ presets: Mapping[str, Preset] = MappingProxyType(
                     "dropout": 0.1,
                     "loss": "mse",
                     "frequency_weight": 0.0,
-                    "linear_skip": False,
+                    "linear_share": 0.0,
                     "calendar": False,
                 }
             ),

@@ -394,7 +394,7 @@ class TestAttentions:
             run = _runs.Run(split=None, horizon=96, model=_runs.MODEL, attention="mlr", seed=0)
             return _runs._hash(task, run)
 
-        assert of(calendar=False, linear_skip=False) == "178ec80597ac"
+        assert of(calendar=False, linear_share=0.0) == "178ec80597ac"
         others = {
             of(positions="rotary"),
             of(parametrization="mup"),

@@ -16,7 +16,7 @@ OF_COLUMNS = {
     "num_calendar_features",
 }
 # Parts beside the network, off in a configuration and on in the estimator, as the calendar is.
-ADDED = {"linear_skip"}
+ADDED = {"linear_share"}
 
 
 def test_defaults_are_those_of_the_estimator() -> None:
@@ -28,7 +28,7 @@ def test_defaults_are_those_of_the_estimator() -> None:
             continue
         default = parameters[field.name].default
         if field.name in ADDED:
-            assert (default, field.default) == (True, False)
+            assert (default, field.default) == (0.5, 0.0)
         elif field.name in DERIVED:
             assert default is None
         elif field.default is dataclasses.MISSING:

@@ -203,7 +203,7 @@ class TestScaling:
         spiky = wide().assign(a=np.where(np.arange(120) == 110, 1e5, wide()["a"]))
         spread = {}
         # The linear map reads the spike itself, however it is scaled.
-        options = TINY | {"linear_skip": False}
+        options = TINY | {"linear_share": 0.0}
         for scaling in ("standard", "robust"):
             fitted = MLRForecaster(**options, scaling=scaling).fit(wide())
             change = fitted.predict(spiky) - fitted.predict()

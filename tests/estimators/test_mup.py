@@ -16,7 +16,7 @@ from tests.estimators.frames import CONTEXT, PREDICTION, TINY, wide
 
 # Two tokens of 16 columns: muP's rate of the head is 24 times the one that was asked for.
 # The linear map starts at a regression, whatever the parametrisation.
-MUP = {**TINY, "parametrization": "mup", "width": 16, "patch_length": 12, "linear_skip": False}
+MUP = {**TINY, "parametrization": "mup", "width": 16, "patch_length": 12, "linear_share": 0.0}
 STILL = {"learning_rate": 1e-30, "max_steps": 1}
 
 

@@ -131,9 +131,10 @@ def test_wrong_fields_are_refused(fields: dict[str, object], words: str) -> None
         config_of(**fields)
 
 
-def test_a_linear_skip_is_on_or_off() -> None:
-    with pytest.raises(TypeError, match="`linear_skip` must be True or False, got 1"):
-        config_of(linear_skip=1)
+@pytest.mark.parametrize("share", [-0.1, 1, "half"])
+def test_the_network_has_a_share_of_the_forecast(share: Any) -> None:
+    with pytest.raises(ValueError, match=r"`linear_share` must be in \[0, 1\), got"):
+        config_of(linear_share=share)
 
 
 def test_frequency_weight_may_be_one() -> None:

@@ -476,13 +476,13 @@ def test_parameters_of_a_regressor_and_a_forecaster() -> None:
     assert more.non_embedding == size.non_embedding
 
 
-def test_a_linear_skip_counts_as_part_of_the_head() -> None:
+def test_a_linear_member_counts_as_part_of_the_head() -> None:
     config = EncoderConfig(context_length=48, prediction_length=12)
-    plain, skipped = (
-        EncoderForecaster(dataclasses.replace(config, linear_skip=on)) for on in (False, True)
+    plain, averaged = (
+        EncoderForecaster(dataclasses.replace(config, linear_share=share)) for share in (0.0, 0.5)
     )
-    parameters = count_parameters(skipped).head - count_parameters(plain).head
-    flops = count_flops(skipped).head - count_flops(plain).head
+    parameters = count_parameters(averaged).head - count_parameters(plain).head
+    flops = count_flops(averaged).head - count_flops(plain).head
     assert (parameters, flops) == (12 * 48, 12 * 48)
 
 

@@ -19,7 +19,7 @@ SETTINGS: list[dict[str, Any]] = [
     {"attention": "standard", "loss": "mse"},
     {"loss": "mae", "patch_length": 1, "patch_stride": 1},
     {"patch_length": 7, "patch_stride": 3, "quantile_levels": (0.2, 0.8)},
-    {"linear_skip": True, "loss": "mae"},
+    {"linear_share": 0.5, "loss": "mae"},
     {
         "attention": ("bilinear_mlr", "mlr_window"),
         "attention_options": {"window": 2, "num_kv_heads": 1, "qk_norm": True},
@@ -159,6 +159,8 @@ def test_gradients_reach_every_parameter(fields: dict[str, Any]) -> None:
     assert observed is not None
     model.loss(ForecastBatch(past, torch.randn(3, FUTURE, 4), observed)).backward()
     for name, parameter in model.named_parameters():
+        if name == "linear.weight":
+            continue
         assert parameter.grad is not None, name
         assert torch.isfinite(parameter.grad).all(), name
         # Adding the same to all scores of a row changes no weight of standard attention.
@@ -242,14 +244,16 @@ def test_a_context_of_another_length_is_refused() -> None:
 
 @pytest.mark.parametrize("loss", ["quantile", "mse", "normal", "student_t"])
 @pytest.mark.parametrize("missing", [False, True])
-def test_a_linear_skip_adds_a_map_of_the_normalised_context(loss: str, missing: bool) -> None:
-    model = model_of(loss=loss, linear_skip=True)
+def test_a_linear_member_has_its_share_of_the_forecast(loss: str, missing: bool) -> None:
+    model = model_of(loss=loss, linear_share=0.3)
     x, observed = contexts(missing)
     with torch.no_grad():
-        # At the start it adds nothing.
-        point = model(x, observed)[0]
+        # Before it is solved it has none.
+        network = model(x, observed)[0]
         weight = torch.randn(FUTURE, CONTEXT)
-        model.linear_skip.map.weight.copy_(weight)
+        model.linear.weight.copy_(weight)
+        assert torch.equal(model(x, observed)[0], network)
+        model.linear.share.fill_(0.3)
         found = model(x, observed)[0]
     values = x.double()
     seen = torch.ones_like(x).bool() if observed is None else observed
@@ -257,12 +261,19 @@ def test_a_linear_skip_adds_a_map_of_the_normalised_context(loss: str, missing: 
     mean = (values * seen).sum(1, keepdim=True) / count
     spread = (((values - mean) ** 2 * seen).sum(1, keepdim=True) / count).sqrt()
     normal = torch.where(seen, (values - mean) / spread, 0.0)
-    expected = torch.einsum("ft,btc->bfc", weight.double(), normal) * spread
-    torch.testing.assert_close((found - point).double(), expected, rtol=1e-4, atol=1e-4)
+    linear = torch.einsum("ft,btc->bfc", weight.double(), normal) * spread + mean
+    expected = 0.7 * network.double() + 0.3 * linear
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_linear_skip_learns_with_the_network() -> None:
-    model = model_of(linear_skip=True).train()
+def test_the_network_learns_alone() -> None:
+    model = model_of(linear_share=0.5, dropout=0.0)
     batch = ForecastBatch(torch.randn(4, CONTEXT, 2), torch.randn(4, FUTURE, 2))
+    alone = model.loss(batch)
+    with torch.no_grad():
+        model.linear.weight.normal_()
+        model.linear.share.fill_(0.5)
+    assert model.eval().loss(batch) != alone
+    assert torch.equal(model.train().loss(batch), alone)
     model.loss(batch).backward()
-    assert (model.linear_skip.map.weight.grad != 0).all()
+    assert model.linear.weight.grad is None

@@ -1,0 +1,90 @@
+"""The linear regression whose forecast is averaged with that of a trained network."""
+
+import torch
+from torch import Tensor
+
+from mlrforecast.data import ForecastBatch, WindowStore
+from mlrforecast.models import EncoderForecaster
+
+__all__ = ["solve_linear"]
+
+PENALTY = 0.2
+"""Of a squared weight, in units of the mean square of a normalised value."""
+NUM_WINDOWS = 2**14
+"""Neighbouring windows say nearly the same: more of them change little."""
+_BATCH = 512
+
+
+def solve_linear(
+    model: EncoderForecaster, store: WindowStore, device: torch.device | None = None
+) -> None:
+    """Find the linear map of a trained model, and give it the share that the configuration says.
+
+    A ridge regression on the normalised contexts of what follows them, less what the network has
+    learnt that known covariates and the calendar add. Windows count by the size of their values,
+    and those with a missing step to forecast not at all. A model without such a map stays as it is,
+    as does one of windows that say nothing.
+
+    Parameters
+    ----------
+    model : EncoderForecaster
+        The model after its last step; its map is changed in place.
+    store : WindowStore
+        The windows that it has learnt from, at most 16384 of them are read, evenly spread.
+    device : torch.device, optional
+        Where to read them. Default: where the model is; it goes back there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from mlrforecast.data import CovariateEncoding, read_panel
+    >>> from mlrforecast.models import EncoderConfig
+    >>> index = pd.date_range("2024-01-01", periods=1000, freq="h")
+    >>> panel = read_panel(pd.DataFrame({"y": np.arange(1000) % 24}, index=index))
+    >>> encoding = CovariateEncoding.fit(panel, calendar=False)
+    >>> sizes = {"context_length": 96, "prediction_length": 24}
+    >>> store = WindowStore(panel, encoding, min_context=16, **sizes)
+    >>> model = EncoderForecaster(EncoderConfig(linear_share=0.99, loss="mae", **sizes))
+    >>> solve_linear(model, store)
+    >>> batch = store.gather(torch.arange(100))
+    >>> bool((model.eval().forecast(batch)[0] - batch.future_target).abs().mean() < 0.5)
+    True
+    """
+    if model.linear is None:
+        return
+    home = model.linear.weight.device
+    was_training = model.training
+    model.eval().to(device or home)
+    try:
+        weight = _regress(model, store)
+    finally:
+        model.train(was_training).to(home)
+    if weight is not None:
+        with torch.no_grad():
+            model.linear.weight.copy_(weight)
+        model.linear.share.fill_(model.config.linear_share)
+
+
+@torch.inference_mode()
+def _regress(model: EncoderForecaster, store: WindowStore) -> Tensor | None:
+    """Return the weights (F, T), or None where no window says anything."""
+    config = model.config
+    size, steps = config.context_length, config.prediction_length
+    device = next(model.parameters()).device
+    squares = torch.zeros(size, size, dtype=torch.float64)
+    products = torch.zeros(size, steps, dtype=torch.float64)
+    total = torch.zeros((), dtype=torch.float64)
+    for batch in store.evenly_spaced(_BATCH, NUM_WINDOWS):
+        given = {name: part.to(device) for name, part in batch._asdict().items() if part is not None}
+        inputs, outputs, scale, complete = model.regression(ForecastBatch(**given))
+        weights = scale * complete
+        weighted = (inputs * weights).T
+        squares += (weighted @ inputs).double().cpu()
+        products += (weighted @ outputs).double().cpu()
+        total += weights.double().sum().cpu()
+    if total == 0:
+        return None
+    penalty = PENALTY * total * torch.eye(size, dtype=torch.float64)
+    solution: Tensor = torch.linalg.solve(squares + penalty, products)
+    return solution.T.float()

@@ -1,0 +1,116 @@
+"""The linear member is the ridge regression of what follows a context on the context."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from mlrforecast.data import CovariateEncoding, FrameSchema, WindowStore, read_panel
+from mlrforecast.models import EncoderConfig, EncoderForecaster
+from mlrforecast.training import solve_linear
+
+pytestmark = pytest.mark.usefixtures("seeded")
+
+SIZES = {"context_length": 12, "prediction_length": 4}
+
+
+def store_of(values: np.ndarray, known: np.ndarray | None = None) -> WindowStore:
+    index = pd.date_range("2024-01-01", periods=len(values), freq="h")
+    frame = pd.DataFrame({"y": values}, index=index)
+    schema = FrameSchema()
+    if known is not None:
+        frame["known"] = known
+        schema = FrameSchema(known_covariates=("known",))
+    panel = read_panel(frame, schema)
+    encoding = CovariateEncoding.fit(panel, calendar=False)
+    return WindowStore(panel, encoding, min_context=2, **SIZES)
+
+
+def model_of(**fields: Any) -> EncoderForecaster:
+    sizes = {"linear_share": 0.5, "patch_length": 2, "patch_stride": 2} | SIZES
+    return EncoderForecaster(EncoderConfig(**sizes | fields))
+
+
+def walk(rows: int = 300) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=rows).cumsum()
+
+
+def ridge(store: WindowStore, windows: torch.Tensor, effect: float = 0.0) -> np.ndarray:
+    """Solve the regression window by window, in numpy."""
+    batch = store.gather(windows)
+    squares, products, total = np.zeros((12, 12)), np.zeros((12, 4)), 0.0
+    for past, future in zip(
+        batch.past_target[..., 0].double().numpy(),
+        batch.future_target[..., 0].double().numpy(),
+        strict=True,
+    ):
+        inputs = (past - past.mean()) / past.std()
+        outputs = (future - past.mean()) / past.std() - effect
+        squares += past.std() * np.outer(inputs, inputs)
+        products += past.std() * np.outer(inputs, outputs)
+        total += past.std()
+    return np.linalg.solve(squares + 0.2 * total * np.eye(12), products)
+
+
+def check_solved(model: EncoderForecaster, expected: np.ndarray) -> None:
+    assert model.linear is not None
+    assert model.linear.share == 0.5
+    assert np.allclose(model.linear.weight.numpy(), expected.T, atol=1e-4)
+
+
+def state_of(model: EncoderForecaster) -> dict[str, torch.Tensor]:
+    return {name: weight.clone() for name, weight in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("loss", ["quantile", "mae", "mse", "normal", "student_t"])
+def test_the_map_solves_the_regression_and_the_network_stays(loss: str) -> None:
+    store, model = store_of(walk()), model_of(loss=loss)
+    before = state_of(model)
+    solve_linear(model.train(), store)
+    assert model.training
+    check_solved(model, ridge(store, torch.arange(len(store))))
+    after = state_of(model)
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {"linear.weight", "linear.share"}
+
+
+def test_windows_with_a_missing_step_to_forecast_do_not_count() -> None:
+    values = walk()
+    values[-1] = np.nan
+    store, model = store_of(values), model_of()
+    solve_linear(model, store)
+    check_solved(model, ridge(store, torch.arange(len(store) - 1)))
+
+
+def test_the_map_learns_what_covariates_leave() -> None:
+    """A known covariate whose effect is the same everywhere."""
+    known = np.ones(300)
+    store = store_of(walk(), known)
+    model = model_of(known_cardinalities=(0, 0))
+    assert model.known_effect is not None
+    model.known_effect.forward = (
+        lambda summary, known: summary.new_full(  # type: ignore[method-assign]
+            (*summary.shape[:2], 4), 0.7
+        )
+    )
+    solve_linear(model, store)
+    check_solved(model, ridge(store, torch.arange(len(store)), effect=0.7))
+
+
+@pytest.mark.parametrize("values", [np.ones(300), np.arange(5.0)], ids=["constant", "too short"])
+def test_windows_that_say_nothing_leave_the_model_as_it_is(values: np.ndarray) -> None:
+    model = model_of()
+    before = state_of(model)
+    solve_linear(model, store_of(values))
+    assert all(torch.equal(before[name], weight) for name, weight in state_of(model).items())
+
+
+@pytest.mark.parametrize("fields", [{"linear_share": 0.0}, {"loss": "negative_binomial"}])
+def test_a_model_without_a_map_and_one_of_counts_stay_as_they_are(fields: Any) -> None:
+    model = model_of(**fields)
+    before = state_of(model)
+    solve_linear(model, store_of(np.abs(walk()).round()))
+    assert model.linear is None
+    assert all(torch.equal(before[name], weight) for name, weight in state_of(model).items())
