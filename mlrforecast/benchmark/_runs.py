@@ -241,7 +241,7 @@ def _score_model(
 ) -> tuple[float, float]:
     """MSE and MAE over every window of the scored rows; the context may reach before them."""
     context = forecaster.context_length_
-    assert context <= scored.start, "checked before the fit; one derived has at most 336 rows"
+    assert context <= scored.start, "checked before the fit; one derived has at most 504 rows"
     rolled = forecaster.backtest(scaled.iloc[scored.start - context : scored.stop], step=1)
     forecast: NDArray[np.float64] = np.asarray(rolled.forecast)
     actual = future_windows(scaled.to_numpy(dtype=np.float64), scored, horizon)

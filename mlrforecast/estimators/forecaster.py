@@ -46,7 +46,7 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
     prediction_length : int
         Steps to forecast.
     context_length : int, optional
-        Steps that a forecast reads. Default: half of the longest series, at most 336, in
+        Steps that a forecast reads. Default: half of the longest series, at most 504, in
         whole patches. Shorter series are padded and the padding is masked.
     target : hashable or sequence of hashable, optional
         Column to forecast, of a wide frame one or more; columns that no parameter names are left
@@ -109,8 +109,8 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
     positions : {"learned", "rotary", "none"}
         How a token knows its place. The head knows it in any case, and so do blocks and windows.
     patch_length : int, optional
-        Steps of a token; 1 gives the point tokens of the paper. Default: what cuts the context
-        into about 20 tokens, at most 16.
+        Steps of a token; 1 gives the point tokens of the paper. Default: the longest of 1,
+        2, 3, 4, 6, 8, 12, 16 and 24 that cuts the context into at least 20 tokens.
     patch_stride : int, optional
         Steps from one patch to the next. Default: ``patch_length``.
     width, num_heads, num_layers, hidden_width : int
@@ -137,8 +137,8 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         ``attention`` and its options, ``num_heads``, ``num_layers`` and ``hidden_width`` then
         have no effect.
     max_steps : int, optional
-        Optimiser steps. Default: 22 times the square root of the number of windows by
-        ``prediction_length``, from 100 to 2000.
+        Optimiser steps. Default: 9 times the square root of the number of windows, from 100
+        to 2400.
     batch_size : int or "auto"
         Windows of one series in each step. ``"auto"``: the largest power of two, from 16 to
         4096, that is estimated to fill at most 80 % of the memory there is.

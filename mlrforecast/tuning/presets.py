@@ -122,7 +122,7 @@ presets: Mapping[str, Preset] = MappingProxyType(
             dataset="ETTh1",
             target=("OT",),
             # Point tokens, and nothing that the paper does not have. How far back it reads is not
-            # known here; 336 steps are the longest default context of the estimator.
+            # known here; 336 steps are two weeks.
             settings=MappingProxyType(
                 {
                     "prediction_length": 96,
