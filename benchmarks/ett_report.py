@@ -23,12 +23,14 @@ import figure_ett  # noqa: E402
 # File, what opens the mark that begins a part, and the mark that ends it.
 README = (ROOT / "README.md", "<!-- etth1-table:", "<!-- etth1-table-end -->")
 PAGE = (ROOT / "docs" / "ett.md", "<!-- ett-results:", "<!-- ett-results-end -->")
+# By their names where a row is an hour, and where it is not.
 FLOORS = {
-    "repeat_last": "repeat the last value",
-    "seasonal_naive_24": "seasonal naive, a day",
-    "seasonal_naive_168": "seasonal naive, a week",
-    "profile_7d": "mean of the last 7 days",
+    "repeat_last": ("repeat the last value", "repeat the last value"),
+    "seasonal_naive_24": ("seasonal naive, a day", "seasonal naive, 24 rows"),
+    "seasonal_naive_168": ("seasonal naive, a week", "seasonal naive, 168 rows"),
+    "profile_7d": ("mean of the last 7 days", "mean of the last 7 times 24 rows"),
 }
+HOURLY = {"ETTh1", "ETTh2"}
 PICTURES = {
     "ett_error_by_step.png": "Mean squared error by step ahead, of each data set",
     "ett_week.png": "A week of some series of ETTh1, forecast and actual",
@@ -76,9 +78,9 @@ def read_runs(path: Path) -> pd.DataFrame:
 
 def own_models(runs: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Yield name, origin and runs of each floor, then of each attention and its settings."""
-    for floor, name in FLOORS.items():
+    for floor, (hourly, other) in FLOORS.items():
         if not (rows := runs[runs["model"] == floor]).empty:
-            yield name, "no training", rows
+            yield hourly if HOURLY.issuperset(rows["dataset"]) else other, "no training", rows
     fits = runs[runs["seed"] != ""]
     names = {"standard": "standard attention", "mlr": "MLR attention"}
     for attention in sorted(fits["attention"].unique(), key=lambda name: (name == "mlr", name)):

@@ -21,9 +21,9 @@ HORIZON = 336
 # Label, colour, width and dashes; what is drawn later lies above.
 LINES = {
     "repeat_last": ("repeat the last value", "#B3B3B3", 1.0, "-"),
-    "seasonal_naive_24": ("seasonal naive, a day", "#8C8C8C", 1.0, (0, (4, 2))),
-    "seasonal_naive_168": ("seasonal naive, a week", "#666666", 1.0, (0, (1, 1.5))),
-    "profile_7d": ("mean of the last 7 days", "#262626", 1.1, (0, (6, 2, 1, 2))),
+    "seasonal_naive_24": ("seasonal naive, 24 steps", "#8C8C8C", 1.0, (0, (4, 2))),
+    "seasonal_naive_168": ("seasonal naive, 168 steps", "#666666", 1.0, (0, (1, 1.5))),
+    "profile_7d": ("mean of the last 7 times 24 steps", "#262626", 1.1, (0, (6, 2, 1, 2))),
     "standard": ("MLRForecaster, standard attention", "#E69F00", 2.6, "-"),
     "mlr": ("MLRForecaster, MLR attention", "#0072B2", 1.3, "-"),
 }

@@ -57,6 +57,13 @@ def test_errors_of_the_steps_average_to_the_error_of_all(path):
         assert sum(by_step) / len(by_step) == pytest.approx(float(row["mse"]), rel=1e-3)
 
 
+def test_all_fits_have_the_same_settings_the_defaults():
+    """Attention, seed and horizon are columns; whatever else differed would have another hash."""
+    fits = [row for path in FILES for row in read(path) if row["model"] == "MLRForecaster"]
+    assert len({row["config_hash"] for row in fits}) == 1
+    assert not any("--set" in row["command"] for row in fits)
+
+
 @pytest.mark.parametrize(
     "path", [path for path in FILES if path.stem.endswith("final")], ids=lambda path: path.name
 )

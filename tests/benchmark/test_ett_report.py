@@ -164,6 +164,13 @@ def test_the_page_shows_the_pictures_that_are_there(script, results, tmp_path):
     assert script.page_section(results, tmp_path / "img").count("](img/ett_week.png)") == 1
 
 
+def test_seasons_are_days_only_where_rows_are_hours(script):
+    runs = pd.DataFrame({"dataset": ["ETTh1", "exchange_rate"], "model": "profile_7d"})
+    runs = runs.assign(attention="", seed="", config_hash="")
+    for row, name in enumerate(("mean of the last 7 days", "mean of the last 7 times 24 rows")):
+        assert [found for found, _, _ in script.own_models(runs.iloc[[row]])] == [name]
+
+
 @pytest.mark.shared
 def test_what_dropped_batches_do_is_as_the_page_says(script):
     loaded = load_dataset("ETTh2", download=False)
