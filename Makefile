@@ -11,9 +11,12 @@ TORCH ?= torch
 # `make demo`: nothing (the embedded series), a folder that holds ETTh1.csv, or `download`.
 # `make bench-ett`: nothing (sought, then fetched) or a folder.
 DATA ?=
-# `make bench-ett`: where its results go, and more options, e.g. ARGS="--horizons 96 --seeds 1".
+# `make bench-ett`: where its results go, and more options of each command, e.g. ARGS="--jobs 2";
+# QUICK=1 runs one horizon of ETTh1 with one seed, FINAL=1 scores the test windows and logs that.
 OUT ?= benchmark-output
 ARGS ?=
+QUICK ?=
+FINAL ?=
 # `make bench-icl`, `make bench-lm`: which file of benchmarks/icl or benchmarks/lm is run (RUNS=quick
 # takes minutes on two cores, the others want a GPU), and more options, e.g. ARGS="--together 16".
 # `make bench-lm`: a corpus of `mlrforecast lm prepare`; by default one of data/text below
@@ -40,7 +43,7 @@ WHICH := -c 'import sys, pandas; print(f"== {sys.prefix}: Python {sys.version.sp
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | awk -F'|' '{printf "%-18s %s\n", $$1, $$2}'
-	@echo "Variables: DATA, RUNS, CORPUS, OUT, ARGS, TORCH, PYTHON, VENV, VENV3, WORKERS (see the top of the Makefile)."
+	@echo "Variables: DATA, QUICK, FINAL, RUNS, CORPUS, OUT, ARGS, TORCH, PYTHON, VENV, VENV3, WORKERS (see the top of the Makefile)."
 
 CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed: make ... PYTHON=python3.12" if sys.version_info < (3, 11) else 0)'
 
@@ -89,10 +92,19 @@ test-frames: $(VENV3)/.frames ## the tests of frames once more, with pandas 3 an
 docs: $(VENV)/.dev ## build the HTML pages into docs/_build
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
 
-bench-ett: $(VENV)/.core ## the ETTh1 horizon benchmark, validation folds
-	$(BIN)/mlrforecast benchmark ett --dataset ETTh1 --out "$(OUT)" $(if $(DATA),--root "$(DATA)") $(ARGS)
+BENCH_ETT = $(BIN)/mlrforecast benchmark ett --out "$(OUT)" $(if $(DATA),--root "$(DATA)") $(if $(FINAL),--final)
 
-# Started again, both do what is left.
+# Started again, all of these do what is left.
+bench-ett: $(VENV)/.core ## the horizon benchmarks, on folds; QUICK=1: a part, FINAL=1: test windows
+ifneq ($(QUICK),)
+	$(BENCH_ETT) --dataset ETTh1 --horizons 96 --seeds 1 $(ARGS)
+else
+	$(BENCH_ETT) --dataset ETTh1 $(ARGS)
+	$(BENCH_ETT) --dataset ETTh1 --target OT $(ARGS)
+	$(BENCH_ETT) --dataset ETTh2 $(ARGS)
+	$(BENCH_ETT) --dataset exchange_rate $(ARGS)
+endif
+
 bench-icl: RUNS ?= bottleneck-16
 bench-icl: $(VENV)/.core ## in-context regression, the runs of benchmarks/icl/$RUNS.toml
 	$(BIN)/mlrforecast icl train "benchmarks/icl/$(RUNS).toml" --out "$(OUT)/icl/$(RUNS)" --resume $(ARGS)

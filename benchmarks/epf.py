@@ -32,6 +32,7 @@ from _rows import replace_rows
 from mlrforecast import MLRForecaster
 from mlrforecast._core.provenance import config_hash, device_name, versions
 from mlrforecast.benchmark._results import append_log
+from mlrforecast.benchmark._runs import CHANGE_NO_NUMBER
 
 DAYS = 728
 KEY = ("part", "model", "refit_days", "seed", "config_hash")
@@ -118,12 +119,15 @@ def measured(
         **options,
     )
     begin = time.perf_counter()
-    # What this fit learns is used for nothing but the settings it derives from the rows.
     forecaster.fit(frame.iloc[: -24 * days])
-    rolled = forecaster.backtest(frame, windows=days, step=24, refit=refit)
+    first = min(refit, days)
+    rolled = [forecaster.backtest(frame.iloc[: len(frame) - 24 * (days - first)], windows=first)]
+    if later := days - first:
+        rolled.append(forecaster.backtest(frame, windows=later, refit=refit))
     seconds = time.perf_counter() - begin
+    errors = [np.asarray(part.actual) - np.asarray(part.forecast) for part in rolled]
     settings = forecaster.get_params(deep=False)
-    hidden = ("seed", "progress", "accelerator", "checkpoint_dir", "log_dir", "logger")
+    hidden = ("seed", *CHANGE_NO_NUMBER)
     return {
         "model": "MLRForecaster",
         "refit_days": refit,
@@ -134,7 +138,7 @@ def measured(
         "parameters": forecaster.num_parameters_,
         "seconds": round(seconds, 1),
         "hardware": device_name(str(forecaster.accelerator)),
-    } | scores(np.asarray(rolled.actual) - np.asarray(rolled.forecast))
+    } | scores(np.concatenate(errors))
 
 
 def scores(errors: np.ndarray) -> dict[str, str]:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlrforecast.baselines import profile_mean, repeat_last, seasonal_naive
-from mlrforecast.benchmark._splits import future_windows, mean_errors, past_windows
+from mlrforecast.benchmark._splits import Errors, future_windows, mean_errors, past_windows
 
 Values = NDArray[np.float64]
 
@@ -38,8 +38,8 @@ FLOORS: dict[str, Floor] = {
 }
 
 
-def score_floor(name: str, values: Values, scored: range, horizon: int) -> tuple[float, float]:
-    """MSE and MAE of one floor over all windows of the scored rows."""
+def score_floor(name: str, values: Values, scored: range, horizon: int) -> Errors:
+    """Score one floor on all windows of the scored rows."""
     floor = FLOORS[name]
     actual = future_windows(values, scored, horizon)
     reach = max(floor.context_length, min(_REACH, scored.start))

@@ -22,6 +22,7 @@ RESULTS = ResultTable(
         "mse",
         "mae",
         "validation_mse",
+        "mse_by_step",
         "windows",
         "parameters",
         "train_seconds",

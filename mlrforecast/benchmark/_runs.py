@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from mlrforecast._core.provenance import config_hash, cpu_name, device_name, ver
 from mlrforecast._core.result_table import Row
 from mlrforecast.benchmark._floors import FLOORS, score_floor
 from mlrforecast.benchmark._splits import (
+    Errors,
     Split,
     future_windows,
     make_splits,
@@ -28,7 +29,8 @@ from mlrforecast.nn import attentions, option_names
 MODEL = "MLRForecaster"
 # Every run sets these itself; they are columns of the result or change no number.
 SET_BY_RUN = ("attention", "prediction_length", "progress", "seed")
-_NOT_HASHED = (*SET_BY_RUN, "accelerator", "checkpoint_dir", "log_dir", "logger")
+# Where a fit runs and what it tells of itself.
+CHANGE_NO_NUMBER = ("accelerator", "checkpoint_dir", "log_dir", "logger", "progress")
 # Parameters that are younger than the committed results. At these values they change no number,
 # so they must change no hash: the runs on file would be repeated.
 _ADDED = {
@@ -171,7 +173,8 @@ def _hash(task: Task, run: Run) -> str:
 
 
 def _is_hashed(name: str, value: object) -> bool:
-    return name not in _NOT_HASHED and not (name in _ADDED and value == _ADDED[name])
+    hidden = (*SET_BY_RUN, *CHANGE_NO_NUMBER)
+    return name not in hidden and not (name in _ADDED and value == _ADDED[name])
 
 
 def _forecaster(task: Task, run: Run) -> MLRForecaster:
@@ -201,15 +204,9 @@ def _options_for(scores: Sequence[str], options: Mapping[str, object]) -> dict[s
 
 def _run_floor(scaled: pd.DataFrame, run: Run) -> Row:
     values = scaled.to_numpy(dtype=np.float64)
-    squared, absolute = score_floor(run.model, values, run.split.scored, run.horizon)
-    validation = squared
-    if run.split.validation != run.split.scored:
-        validation, _ = score_floor(run.model, values, run.split.validation, run.horizon)
     return {
         "context_length": FLOORS[run.model].context_length,
-        "mse": squared,
-        "mae": absolute,
-        "validation_mse": validation,
+        **_scores(run, lambda rows: score_floor(run.model, values, rows, run.horizon)),
         "parameters": 0,
         "train_seconds": 0.0,
         "hardware": cpu_name(),
@@ -221,25 +218,31 @@ def _run_model(task: Task, scaled: pd.DataFrame, run: Run) -> Row:
     start = time.perf_counter()
     forecaster.fit(scaled.iloc[run.split.train.start : run.split.train.stop])
     seconds = time.perf_counter() - start
-    squared, absolute = _score_model(forecaster, scaled, run.split.scored, run.horizon)
-    validation = squared
-    if run.split.validation != run.split.scored:
-        validation, _ = _score_model(forecaster, scaled, run.split.validation, run.horizon)
     return {
         "context_length": forecaster.context_length_,
-        "mse": squared,
-        "mae": absolute,
-        "validation_mse": validation,
+        **_scores(run, lambda rows: _score_model(forecaster, scaled, rows, run.horizon)),
         "parameters": forecaster.num_parameters_,
         "train_seconds": round(seconds, 2),
         "hardware": device_name(str(forecaster.accelerator)),
     }
 
 
+def _scores(run: Run, score: Callable[[range], Errors]) -> Row:
+    """Score what a run is scored on, and the validation rows if those are others."""
+    found = score(run.split.scored)
+    elsewhere = run.split.validation != run.split.scored
+    return {
+        "mse": found.mse,
+        "mae": found.mae,
+        "validation_mse": score(run.split.validation).mse if elsewhere else found.mse,
+        "mse_by_step": " ".join(f"{error:.4g}" for error in found.mse_by_step),
+    }
+
+
 def _score_model(
     forecaster: MLRForecaster, scaled: pd.DataFrame, scored: range, horizon: int
-) -> tuple[float, float]:
-    """MSE and MAE over every window of the scored rows; the context may reach before them."""
+) -> Errors:
+    """Score every window of the scored rows; the context may reach before them."""
     context = forecaster.context_length_
     assert context <= scored.start, "checked before the fit; one derived has at most 504 rows"
     rolled = forecaster.backtest(scaled.iloc[scored.start - context : scored.stop], step=1)

@@ -8,12 +8,19 @@ import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from mlrforecast.metrics import mae, mse
-
 Values = NDArray[np.float64]
 
 _CHUNK = 128
 _NUM_FOLDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Means over all windows and channels, of all steps and, squared, of each."""
+
+    mse: float
+    mae: float
+    mse_by_step: tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,21 +96,27 @@ def _windows(values: Values, length: int) -> Values:
     return sliding_window_view(values, length, axis=0).transpose(0, 2, 1)
 
 
-def mean_errors(actual: Values, forecast_of: Callable[[slice], Values]) -> tuple[float, float]:
-    """MSE and MAE over all windows, steps and channels, a few windows at a time.
+def mean_errors(actual: Values, forecast_of: Callable[[slice], Values]) -> Errors:
+    """Average errors over all windows, steps and channels, a few windows at a time.
 
-    The views of all windows together would fill gigabytes once they are copied.
+    The views of all windows together would fill gigabytes once they are copied. What was not
+    observed is left out; a step that was never observed has the error NaN.
     """
-    squared = absolute = 0.0
-    seen = 0
+    squared = np.zeros(actual.shape[1])
+    seen = np.zeros(actual.shape[1], dtype=np.int64)
+    absolute = 0.0
     for start in range(0, len(actual), _CHUNK):
         rows = slice(start, start + _CHUNK)
-        count = int(np.count_nonzero(~np.isnan(actual[rows])))
-        if count:
-            forecast = forecast_of(rows)
-            squared += mse(actual[rows], forecast) * count
-            absolute += mae(actual[rows], forecast) * count
-            seen += count
-    if not seen:
+        observed = ~np.isnan(actual[rows])
+        errors = np.where(observed, forecast_of(rows) - actual[rows], 0.0)
+        squared += np.square(errors).sum(axis=(0, 2))
+        absolute += float(np.abs(errors).sum())
+        seen += observed.sum(axis=(0, 2))
+    if not (total := int(seen.sum())):
         raise ValueError("The scored rows hold no observed value.")
-    return squared / seen, absolute / seen
+    by_step = np.divide(squared, seen, out=np.full(len(seen), np.nan), where=seen > 0)
+    return Errors(
+        mse=float(squared.sum()) / total,
+        mae=absolute / total,
+        mse_by_step=tuple(by_step.tolist()),
+    )

@@ -12,7 +12,13 @@ from mlrforecast.benchmark._results import RESULTS
 from tests.benchmark.test_floors import HORIZONS, KNOWN
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "results" / "ett"
-FILES = sorted(FOLDER.rglob("*.csv"))
+FILES = sorted(FOLDER.rglob("*_*_f*.csv"))
+# Rows that are scored, where they are not the four months of hours of ETTh1 and ETTh2.
+SCORED = {
+    ("exchange_rate", "final"): 1517,
+    ("exchange_rate", "folds"): 760,
+    **{(f"ETTm{number}", kind): 11520 for number in (1, 2) for kind in ("final", "folds")},
+}
 
 
 def read(path):
@@ -40,7 +46,22 @@ def test_windows_are_full_and_the_files_names_are_kept(path):
     for row in read(path):
         assert (row["dataset"], row["target"]) == (dataset, target)
         assert row["split"] == "test" if kind == "final" else row["split"].startswith("fold")
-        assert int(row["windows"]) == 2880 - int(row["horizon"]) + 1
+        assert int(row["windows"]) == SCORED.get((dataset, kind), 2880) - int(row["horizon"]) + 1
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_errors_of_the_steps_average_to_the_error_of_all(path):
+    for row in read(path):
+        by_step = [float(word) for word in row["mse_by_step"].split(" ")]
+        assert len(by_step) == int(row["horizon"])
+        assert sum(by_step) / len(by_step) == pytest.approx(float(row["mse"]), rel=1e-3)
+
+
+def test_all_fits_have_the_same_settings_the_defaults():
+    """Attention, seed and horizon are columns; whatever else differed would have another hash."""
+    fits = [row for path in FILES for row in read(path) if row["model"] == "MLRForecaster"]
+    assert len({row["config_hash"] for row in fits}) == 1
+    assert not any("--set" in row["command"] for row in fits)
 
 
 @pytest.mark.parametrize(

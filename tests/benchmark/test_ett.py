@@ -90,6 +90,18 @@ def test_the_model_is_scored_on_the_windows_of_the_floors(small):
     assert (worse["mse"] > floor["mse"]).all()
 
 
+def test_the_error_of_each_step_stands_in_one_field(small, tmp_path):
+    results = run_ett(small, out=tmp_path)
+    for _, row in results.iterrows():
+        by_step = [float(word) for word in row["mse_by_step"].split(" ")]
+        assert len(by_step) == row["horizon"]
+        assert np.mean(by_step) == pytest.approx(row["mse"], rel=1e-3)
+    last = results[results["model"] == "repeat_last"]["mse_by_step"].iloc[0].split()
+    assert float(last[0]) < float(last[11]), "the value of an hour ago is nearer than that of 12"
+    again = run_ett(small, out=tmp_path)
+    assert again["mse_by_step"].tolist() == results["mse_by_step"].tolist()
+
+
 def test_fits_see_standardised_train_rows_of_their_fold(small):
     run_ett(small)
     frame = load_dataset("synthetic").targets

@@ -34,7 +34,7 @@ def test_floors_equal_the_known_table(dataset, target, floor):
     values = standardise(frame, split.train).to_numpy()
     found = [score_floor(floor, values, split.scored, horizon) for horizon in HORIZONS]
     known = [tuple(map(float, pair.split("/"))) for pair in KNOWN[dataset, target, floor].split()]
-    assert [(round(mse, 4), round(mae, 4)) for mse, mae in found] == known
+    assert [(round(errors.mse, 4), round(errors.mae, 4)) for errors in found] == known
 
 
 @pytest.mark.shared
@@ -49,8 +49,9 @@ def test_floors_read_the_rows_before_each_window(name):
     period = np.sin(np.arange(400) * 2 * np.pi / 24)[:, None]
     constant = np.full((400, 1), 3.0)
     scored, horizon = range(200, 380), 48
-    assert score_floor(name, constant, scored, horizon) == pytest.approx((0.0, 0.0), abs=1e-14)
-    squared, _ = score_floor(name, period, scored, horizon)
+    flat = score_floor(name, constant, scored, horizon)
+    assert (flat.mse, flat.mae) == pytest.approx((0.0, 0.0), abs=1e-14)
+    squared = score_floor(name, period, scored, horizon).mse
     assert squared == pytest.approx(0.0, abs=1e-14) if name != "repeat_last" else squared > 0.5
     future = period.copy()
     future[380:] = 1e6
@@ -61,5 +62,5 @@ def test_a_missing_row_before_a_window_does_not_spoil_the_floor():
     values = np.sin(np.arange(1000) * 2 * np.pi / 24)[:, None]
     values[680:700] = np.nan
     for name in FLOORS:
-        assert np.isfinite(score_floor(name, values, range(700, 900), 24)).all()
-    assert score_floor("seasonal_naive_24", values, range(700, 900), 24)[0] < 1e-20
+        assert np.isfinite(score_floor(name, values, range(700, 900), 24).mse_by_step).all()
+    assert score_floor("seasonal_naive_24", values, range(700, 900), 24).mse < 1e-20

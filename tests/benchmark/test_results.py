@@ -18,13 +18,13 @@ def row(**changes):
     values = dict.fromkeys(RESULTS.columns, "x")
     values |= {"horizon": 96, "seed": 0, "context_length": 24, "windows": 10, "parameters": 5}
     values |= {"mse": 0.1234567890123, "mae": 0.2, "validation_mse": 0.3, "train_seconds": 1.5}
-    return values | changes
+    return values | {"mse_by_step": "0.4 1.25"} | changes
 
 
 def test_columns_are_those_promised():
     assert ",".join(RESULTS.columns) == (
         "dataset,target,split,horizon,model,attention,seed,context_length,mse,mae,validation_mse,"
-        "windows,parameters,train_seconds,config_hash,hardware,versions,command"
+        "mse_by_step,windows,parameters,train_seconds,config_hash,hardware,versions,command"
     )
 
 
@@ -39,6 +39,7 @@ def test_rows_come_back_as_they_were_written(tmp_path):
     frame = _results.as_frame(read)
     assert frame["mse"].tolist() == [0.1234567890123] * 2
     assert frame["seed"].tolist() == ["0", ""]
+    assert frame["mse_by_step"].tolist() == ["0.4 1.25", "0.4 1.25"]
     with path.open(newline="") as file:
         assert len(list(csv.reader(file))) == 3
 
@@ -60,7 +61,7 @@ def test_a_line_of_too_few_fields_is_named(tmp_path):
     RESULTS.append(path, row())
     with path.open("a") as file:
         file.write("ETTh1,M,te\n")
-    with pytest.raises(ValueError, match=r"Line 3 of r\.csv must hold 18 fields"):
+    with pytest.raises(ValueError, match=r"Line 3 of r\.csv must hold 19 fields"):
         RESULTS.read(path)
 
 

@@ -69,8 +69,22 @@ def test_errors_in_pieces_are_the_errors_of_the_whole(windows):
     actual[rng.random(actual.shape) < 0.3] = np.nan
     actual[:128, 1:] = np.nan
     forecast = rng.normal(size=actual.shape)
-    squared, absolute = _splits.mean_errors(actual, lambda rows: forecast[rows])
-    assert squared == pytest.approx(np.nanmean((actual - forecast) ** 2), abs=1e-14)
-    assert absolute == pytest.approx(np.nanmean(abs(actual - forecast)), abs=1e-14)
+    found = _splits.mean_errors(actual, lambda rows: forecast[rows])
+    assert found.mse == pytest.approx(np.nanmean((actual - forecast) ** 2), abs=1e-14)
+    assert found.mae == pytest.approx(np.nanmean(abs(actual - forecast)), abs=1e-14)
+    with np.errstate(invalid="ignore"):
+        seen = (~np.isnan(actual)).sum(axis=(0, 2))
+        by_step = np.nansum((actual - forecast) ** 2, axis=(0, 2)) / seen
+    np.testing.assert_allclose(found.mse_by_step, by_step, atol=1e-14)
+    assert np.isnan(found.mse_by_step[2]) == (windows <= 128)
     with pytest.raises(ValueError, match="no observed value"):
         _splits.mean_errors(actual * np.nan, lambda rows: forecast[rows])
+
+
+def test_a_forecast_that_is_no_number_is_seen():
+    actual = np.zeros((3, 2, 1))
+    forecast = np.zeros_like(actual)
+    forecast[1, 1, 0] = np.nan
+    found = _splits.mean_errors(actual, lambda rows: forecast[rows])
+    assert np.isnan([found.mse, found.mae, found.mse_by_step[1]]).all()
+    assert found.mse_by_step[0] == 0
