@@ -31,34 +31,6 @@ MODEL = "MLRForecaster"
 SET_BY_RUN = ("attention", "prediction_length", "progress", "seed")
 # Where a fit runs and what it tells of itself.
 CHANGE_NO_NUMBER = ("accelerator", "checkpoint_dir", "log_dir", "logger", "progress")
-# Parameters that are younger than the committed results. At these values they change no number,
-# so they must change no hash: the runs on file would be repeated.
-_ADDED = {
-    "attention_options": None,
-    "calendar": False,
-    "compile": False,
-    "devices": 1,
-    "ema_decay": None,
-    "fill": None,
-    "freq": None,
-    "gradient_clip": 1.0,
-    "id_column": None,
-    "known_covariates": (),
-    "linear_share": 0.0,
-    "parametrization": "standard",
-    "past_covariates": (),
-    "positions": "learned",
-    "precision": "32-true",
-    "resample": None,
-    "scaling": "standard",
-    "schedule": "cosine",
-    "season_length": None,
-    "static_covariates": (),
-    "target": None,
-    "timestamp_column": None,
-    "warm_start": False,
-    "warmup_steps": None,
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,15 +138,9 @@ def _hash(task: Task, run: Run) -> str:
     if run.model in FLOORS:
         return config_hash({"model": run.model})
     settings = _forecaster(task, run).get_params(deep=False)
-    return config_hash(
-        {name: value for name, value in settings.items() if _is_hashed(name, value)}
-        | {"model": run.model}
-    )
-
-
-def _is_hashed(name: str, value: object) -> bool:
     hidden = (*SET_BY_RUN, *CHANGE_NO_NUMBER)
-    return name not in hidden and not (name in _ADDED and value == _ADDED[name])
+    kept = {name: value for name, value in settings.items() if name not in hidden}
+    return config_hash(kept | {"model": run.model})
 
 
 def _forecaster(task: Task, run: Run) -> MLRForecaster:

@@ -76,7 +76,9 @@ def _regress(model: EncoderForecaster, store: WindowStore) -> Tensor | None:
     products = torch.zeros(size, steps, dtype=torch.float64)
     total = torch.zeros((), dtype=torch.float64)
     for batch in store.evenly_spaced(_BATCH, NUM_WINDOWS):
-        given = {name: part.to(device) for name, part in batch._asdict().items() if part is not None}
+        given = {
+            name: part.to(device) for name, part in batch._asdict().items() if part is not None
+        }
         inputs, outputs, scale, complete = model.regression(ForecastBatch(**given))
         weights = scale * complete
         weighted = (inputs * weights).T

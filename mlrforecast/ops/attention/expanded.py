@@ -113,28 +113,37 @@ def expanded_attention(
 def _spread(q: Tensor, k: Tensor, case: AttentionCase) -> tuple[Tensor, Tensor]:
     """Put each level's columns into the slots of their blocks, with the factors on ``q``."""
     ranks = case.levels.ranks
-    queries, keys = (ids.unbind(-2) for ids in case.pairs.ids(case.device))
-    q_slots, k_slots = [], []
-    end = 0
+    # For each column of a slot its level, its block, and the column that it copies.
+    levels, slots, sources = [], [], []
+    factors: list[float] = []
+    ends = list(itertools.accumulate(ranks))
     for lvl, blocks in enumerate(_query_blocks(case)):
-        end += ranks[lvl]
-        begin = 0 if case.divide_by_shared_levels else end - ranks[lvl]
-        work = torch.promote_types(case.dtype, torch.float32)
-        factors = constant(_factors(case, lvl), work, case.device)
-        # Ids are as many as there are calls, and nothing of them may be kept.
-        keep = torch.tensor if case.levels.block_sizes is None else constant
-        slots = keep(blocks, dtype=torch.int64, device=case.device)
-        scaled = (q[..., begin:end] * factors).to(case.dtype)
-        q_slots.append(_into_slots(scaled, queries[lvl], slots))
-        k_slots.append(_into_slots(k[..., begin:end], keys[lvl], slots))
-    return torch.cat(q_slots, -1), torch.cat(k_slots, -1)
-
-
-def _into_slots(x: Tensor, block: Tensor, slots: Tensor) -> Tensor:
-    """Place the columns of each position, (B, H, T, R), in the slot of its block."""
-    mine = (block[..., None] == slots).to(x.dtype)[..., None]
-    mine = mine if mine.ndim == 3 else mine[:, None]
-    return (x[..., None, :] * mine).flatten(-2)
+        begin = 0 if case.divide_by_shared_levels else ends[lvl] - ranks[lvl]
+        copied = range(begin, ends[lvl])
+        for block in blocks:
+            levels += [lvl] * len(copied)
+            slots += [block] * len(copied)
+            sources += [len(factors) + place for place in range(len(copied))]
+        factors += _factors(case, lvl)
+    columns = list(range(ends[-1]))
+    if case.divide_by_shared_levels:
+        columns = [column for end in ends for column in range(end)]
+        q, k = q[..., columns], k[..., columns]
+    # Ids are as many as there are calls, and nothing of them may be kept.
+    keep = torch.tensor if case.levels.block_sizes is None else constant
+    of_level, of_block, source = (
+        keep(numbers, dtype=torch.int64, device=case.device) for numbers in (levels, slots, sources)
+    )
+    work = torch.promote_types(case.dtype, torch.float32)
+    scaled = (q * constant(factors, work, case.device)).to(case.dtype)
+    # One product copies all columns, where copies of few columns each are slow.
+    places = torch.arange(len(columns), device=case.device)
+    copies = (source == places[:, None]).to(case.dtype)
+    wide = []
+    for narrow, ids in zip((scaled, k), case.pairs.ids(case.device), strict=True):
+        mine = (ids.index_select(-2, of_level) == of_block[:, None]).mT.to(case.dtype)
+        wide.append((narrow @ copies) * (mine if mine.ndim == 2 else mine[:, None]))
+    return wide[0], wide[1]
 
 
 def _query_blocks(case: AttentionCase) -> list[Sequence[int]]:
