@@ -82,9 +82,9 @@ def _regress(model: EncoderForecaster, store: WindowStore) -> Tensor | None:
         inputs, outputs, scale, complete = model.regression(ForecastBatch(**given))
         weights = scale * complete
         weighted = (inputs * weights).T
-        squares += (weighted @ inputs).double().cpu()
-        products += (weighted @ outputs).double().cpu()
-        total += weights.double().sum().cpu()
+        squares += (weighted @ inputs).cpu().double()
+        products += (weighted @ outputs).cpu().double()
+        total += weights.cpu().double().sum()
     if total == 0:
         return None
     penalty = PENALTY * total * torch.eye(size, dtype=torch.float64)
