@@ -23,6 +23,9 @@ REACH = 4
 NUM_CURVES = 16
 """Functions of the future that a window weighs; they read few numbers in a model of any width."""
 
+CALENDAR_CURVES = 8
+"""Functions of the calendar that a window shifts; each step has all of them, so they are few."""
+
 
 class CovariateColumns(nn.Module):
     """Turn columns of covariates into features: numbers as they are, categories as learned vectors.
@@ -220,12 +223,13 @@ class CalendarEffect(nn.Module):
 
     def __init__(self, num_features: int, width: int, *, dropout: float = 0.0) -> None:
         super().__init__()
-        self.step = InputLinear(num_features, width)
-        self.window = nn.Linear(width, width, bias=False)
-        self.out = OutputLinear(width, 1)
+        self.step = InputLinear(num_features, CALENDAR_CURVES)
+        self.window = OutputLinear(width, CALENDAR_CURVES, bias=False)
+        self.out = nn.Linear(CALENDAR_CURVES, 1)
         self.direct = nn.Linear(num_features, 1, bias=False)
-        # It reads few numbers in a model of any width, and starts at zero.
-        self.mup_rules = {"direct.weight": MupRule("kept")}
+        # They read few numbers in a model of any width, and start at zero.
+        kept = ("out.weight", "out.bias", "direct.weight")
+        self.mup_rules = {name: MupRule("kept") for name in kept}
         for start in (self.out.weight, self.out.bias, self.direct.weight):
             nn.init.zeros_(start)
         self.dropout = Dropout(dropout)

@@ -411,7 +411,7 @@ def test_torch_counts_the_same_with_covariates(columns: dict[str, Any], future: 
         effect += 12 * (read + 2 * 16) + future * (read * 16 + read + 16)
     if model.calendar_effect is not None:
         read = model.config.num_calendar_features
-        effect += 12 * 12 + future * (read * 12 + read + 12)
+        effect += 12 * 8 + future * (read * 8 + read + 8)
     assert paper.head - plain.head == effect
     tokens = sum(
         10 * 4 * part.num_features * 12
@@ -470,8 +470,8 @@ def test_parameters_of_a_regressor_and_a_forecaster() -> None:
     more = count_parameters(EncoderForecaster(dataclasses.replace(config, **columns)))
     read = 9 * 6
     tokens = 6 * 5 + 4 * 3 + 6 * 4 * width + 3 * width
-    calendar = width * width + width + 1 + 4
-    assert more.embedding - size.embedding == tokens + read * 16 + 16 + 4 * width + width
+    calendar = 8 * width + 8 + 1 + 4
+    assert more.embedding - size.embedding == tokens + read * 16 + 16 + 4 * 8 + 8
     assert more.head - size.head == (width + 1) * (read + 2 * 16) + calendar
     assert more.non_embedding == size.non_embedding
 

@@ -253,13 +253,14 @@ def test_what_reads_covariates_has_the_rates_of_what_reads_data() -> None:
     ]
     for name in inputs:
         assert (rows[name].kind, rows[name].learning_rate) == ("input", RATE), name
-    for name in ("known_effect.curves", "known_effect.weights", "calendar_effect.out"):
+    for name in ("known_effect.curves", "known_effect.weights", "calendar_effect.step"):
         assert rows[f"{name}.bias"].kind == "bias", name
-    for name in ("known_effect.weights.weight", "calendar_effect.out.weight"):
+    for name in ("known_effect.weights.weight", "calendar_effect.window.weight"):
         assert (rows[name].kind, rows[name].fan_in) == ("output", model.config.width)
         assert rows[name].learning_rate == pytest.approx(RATE * 768 / model.config.width)
-    direct = rows["calendar_effect.direct.weight"]
-    assert (direct.kind, direct.learning_rate) == ("kept", RATE)
+    for name in ("direct.weight", "out.weight", "out.bias"):
+        row = rows[f"calendar_effect.{name}"]
+        assert (row.kind, row.learning_rate) == ("kept", RATE)
 
 
 def test_an_unknown_category_stays_zeros() -> None:
