@@ -2,8 +2,8 @@
 
 The first 16 months, all before the first test row, make four blocks. For each of them a forecaster
 is fitted on the other three and forecasts every seventh window of the block; the network, the
-linear regression and their mean are scored on the same windows. The standard validation slice is the
-last block. Run it from the root of the repository, with the folder of data sets in
+linear regression and their mean are scored on the same windows. The standard validation slice is
+the last block. Run it from the root of the repository, with the folder of data sets in
 MLRFORECAST_DATA::
 
     python benchmarks/ett_blocks.py benchmarks/results/ett --set calendar=false

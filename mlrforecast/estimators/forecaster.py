@@ -128,9 +128,10 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         Weight, 0 to 1, of the error of the forecast's Fourier coefficients in the loss; the loss
         of a distribution has no such part.
     linear_share : float
-        Share, from 0 to below 1, of a ridge regression on the context in the forecast; the rest is
-        the network's. The two err in different ways, so that their mean errs less than either.
-        Counts (``loss="negative_binomial"``) are forecast by the network alone.
+        Share, from 0 to below 1, of a ridge regression on the context and the covariates in the
+        forecast; the rest is the network's. The two err in different ways, so that their mean errs
+        less than either. The network forecasts alone where the regression would read more than
+        4096 numbers, and counts (``loss="negative_binomial"``).
     backbone : Module, optional
         Any encoder called as ``backbone(tokens, key_mask)`` with tokens of shape (B, N, D) in
         and out, ``D`` being ``width``, and ``key_mask`` of shape (B, N) or None. It is copied;

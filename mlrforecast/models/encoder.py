@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -37,6 +37,8 @@ __all__ = ["EncoderConfig", "EncoderForecaster"]
 
 Loss = Literal["quantile", "mae", "mse", "normal", "student_t", "negative_binomial"]
 
+MAX_INPUTS = 4096
+"""Numbers that a linear regression of the forecast reads at most; its solution takes their cube."""
 _CARDINALITIES = ("past_cardinalities", "known_cardinalities", "static_cardinalities")
 
 
@@ -75,7 +77,8 @@ class EncoderConfig(EncoderFields):
         no such error.
     linear_share : float
         Share, from 0 to below 1, of a linear regression in the forecast, see
-        :class:`mlrforecast.nn.LinearMember`; counts are forecast without one.
+        :class:`mlrforecast.nn.LinearMember`. Counts are forecast without one, as is where it would
+        read more than 4096 numbers: a context, and the covariates of its steps and of the future.
     scaling : {"standard", "robust", "mean_abs"}
         How each window is normalised, see :func:`mlrforecast.nn.instance_normalise`.
     past_cardinalities, known_cardinalities, static_cardinalities : tuple of int
@@ -233,8 +236,10 @@ class EncoderForecaster(nn.Module):
         self.backbone = backbone
         self.head = _build_head(config, num_tokens)
         self.linear: LinearMember | None = None
-        if config.linear_share > 0 and config.data_scaling is not None:
-            self.linear = LinearMember(config.context_length, config.prediction_length)
+        inputs = config.context_length * (1 + num_past + num_known)
+        inputs += config.prediction_length * num_known + num_static
+        if config.linear_share > 0 and config.data_scaling is not None and inputs <= MAX_INPUTS:
+            self.linear = LinearMember(inputs, config.prediction_length)
         self.known_effect: FutureEffect | None = None
         if num_known:
             self.known_effect = FutureEffect(
@@ -286,7 +291,7 @@ class EncoderForecaster(nn.Module):
             in the order of its class in :mod:`mlrforecast.nn`, if the loss has them.
         """
         num_channels = past_target.shape[-1]
-        normal, encoded, effect = self._read(
+        read = self._read(
             past_target,
             past_observed,
             past_covariates,
@@ -294,11 +299,11 @@ class EncoderForecaster(nn.Module):
             static_covariates,
             calendar,
         )
-        centre = self.head.centre(encoded)
+        centre = self.head.centre(read.encoded) + read.known_effect
         if self.linear is not None:
-            centre = self.linear(normal.values, centre)
-        raw = self.head(encoded, centre if effect is None else centre + effect)
-        point, details = self.head.rescale(raw, normal.loc, normal.scale)
+            centre = self.linear(self._linear_inputs(read), centre)
+        raw = self.head(read.encoded, centre + read.calendar_effect)
+        point, details = self.head.rescale(raw, read.normal.loc, read.normal.scale)
         point = _unfold(point, num_channels)
         return point, None if details is None else _unfold(details, num_channels)
 
@@ -310,11 +315,8 @@ class EncoderForecaster(nn.Module):
         known_covariates: Tensor | None,
         static_covariates: Tensor | None,
         calendar: Tensor | None,
-    ) -> tuple[Normalised, Tensor, Tensor | None]:
-        """Return normalised contexts, encoded tokens and what is added to each channel's forecast.
-
-        The last, of shape (B * C, F), is there if anything is known of the future.
-        """
+    ) -> "_Read":
+        """Normalise contexts, encode them, and find what the future's covariates add."""
         check_past(past_target, past_observed, self.config.context_length)
         given = (past_covariates, known_covariates, static_covariates, calendar)
         self._check_covariates(past_target.shape[0], *given)
@@ -322,14 +324,26 @@ class EncoderForecaster(nn.Module):
         normal = instance_normalise(_fold(past_target), observed, self.config.scaling)
         past = _features(self.past_columns, past_covariates)
         known = _features(self.known_columns, known_covariates)
+        static = _features(self.static_columns, static_covariates)
         tokens, key_mask = self.embedding(
-            normal.values,
-            observed,
-            covariates=self._of_context(past, known),
-            static=_features(self.static_columns, static_covariates),
+            normal.values, observed, covariates=self._of_context(past, known), static=static
         )
         encoded: Tensor = self.backbone(tokens, key_mask)
-        return normal, encoded, self._effect(encoded, past_target.shape[-1], known, calendar)
+        return _Read(
+            normal,
+            encoded,
+            [part.flatten(1) for part in (past, known, static) if part is not None],
+            self._effect(self.known_effect, encoded, past_target.shape[-1], known),
+            self._effect(self.calendar_effect, encoded, past_target.shape[-1], calendar),
+        )
+
+    def _linear_inputs(self, read: "_Read") -> Float[Tensor, "B2 I"]:
+        """Put what the linear member reads of each channel side by side."""
+        values = read.normal.values
+        shared = (
+            part.repeat_interleave(len(values) // len(part), dim=0) for part in read.covariates
+        )
+        return torch.cat([values, *shared], dim=1)
 
     def _check_covariates(
         self,
@@ -353,20 +367,14 @@ class EncoderForecaster(nn.Module):
         check_columns("calendar", calendar, "(B, F, K)", shape)
 
     def _effect(
-        self,
-        encoded: Tensor,
-        num_channels: int,
-        known: Tensor | None,
-        calendar: Tensor | None,
-    ) -> Tensor | None:
-        """Return what is added to the point forecast of each channel, (B * C, F), if anything."""
-        effects: list[Tensor] = []
+        self, effect: nn.Module | None, encoded: Tensor, num_channels: int, known: Tensor | None
+    ) -> Tensor | float:
+        """Return what is added to the point forecast of each channel, (B * C, F), or 0."""
+        if effect is None or known is None:
+            return 0.0
         summary = encoded.mean(dim=1).unflatten(0, (-1, num_channels))
-        if self.known_effect is not None and known is not None:
-            effects.append(self.known_effect(summary, known))
-        if self.calendar_effect is not None and calendar is not None:
-            effects.append(self.calendar_effect(summary, calendar))
-        return torch.stack(effects).sum(dim=0).flatten(0, 1) if effects else None
+        added: Tensor = effect(summary, known).flatten(0, 1)
+        return added
 
     def _of_context(self, past: Tensor | None, known: Tensor | None) -> Tensor | None:
         """Return the features of covariates at the steps of the context, (B, T, E)."""
@@ -403,9 +411,9 @@ class EncoderForecaster(nn.Module):
     def regression(
         self, batch: ForecastBatch
     ) -> tuple[
-        Float[Tensor, "B2 T"], Float[Tensor, "B2 F"], Float[Tensor, "B2 1"], Bool[Tensor, "B2 1"]
+        Float[Tensor, "B2 I"], Float[Tensor, "B2 F"], Float[Tensor, "B2 1"], Bool[Tensor, "B2 1"]
     ]:
-        """Return what a linear regression of the forecast on the context learns from.
+        """Return what the linear member learns from.
 
         Parameters
         ----------
@@ -414,16 +422,17 @@ class EncoderForecaster(nn.Module):
 
         Returns
         -------
-        inputs : Tensor of shape (B * C, T)
-            Normalised contexts of all channels, 0 where missing.
+        inputs : Tensor of shape (B * C, I)
+            Normalised contexts of all channels, 0 where missing, and the features of their
+            covariates.
         outputs : Tensor of shape (B * C, F)
-            What follows them in the same units, less what known covariates and the calendar add.
+            What follows them in the same units, less what the calendar adds.
         scale : Tensor of shape (B * C, 1)
             The unit, in that of the series.
         complete : Tensor of bool of shape (B * C, 1)
             Whether all of the future was observed.
         """
-        normal, _, effect = self._read(
+        read = self._read(
             batch.past_target,
             batch.past_observed,
             batch.past_covariates,
@@ -431,14 +440,13 @@ class EncoderForecaster(nn.Module):
             batch.static_covariates,
             batch.calendar,
         )
+        normal = read.normal
         scale = normal.scale.where(normal.scale > 0, 1.0)
-        outputs = (_fold(batch.future_target) - normal.loc) / scale
-        if effect is not None:
-            outputs = outputs - effect
+        outputs = (_fold(batch.future_target) - normal.loc) / scale - read.calendar_effect
         complete = torch.ones_like(normal.scale, dtype=torch.bool)
         if batch.future_observed is not None:
             complete = _fold(batch.future_observed).all(dim=1, keepdim=True)
-        return normal.values, outputs, normal.scale, complete
+        return self._linear_inputs(read), outputs, normal.scale, complete
 
     def loss(self, batch: ForecastBatch) -> Float[Tensor, ""]:
         """Return the training loss of a batch.
@@ -458,6 +466,28 @@ class EncoderForecaster(nn.Module):
         forecast = (_fold(point), None if details is None else _fold(details))
         loss: Tensor = self.head.loss(forecast, _fold(batch.future_target), observed)
         return loss
+
+
+class _Read(NamedTuple):
+    """What a forecast is made of, for all channels of a batch.
+
+    Parameters
+    ----------
+    normal : Normalised
+        Normalised contexts, of shape (B * C, T).
+    encoded : Tensor of shape (B * C, N, D)
+        Encoded tokens.
+    covariates : list of Tensor of shape (B, ...)
+        Features of the covariates of each window.
+    known_effect, calendar_effect : Tensor of shape (B * C, F), or 0
+        What they add to the network's forecast.
+    """
+
+    normal: Normalised
+    encoded: Tensor
+    covariates: list[Tensor]
+    known_effect: Tensor | float
+    calendar_effect: Tensor | float
 
 
 def _build_head(config: EncoderConfig, num_tokens: int) -> PointHead:

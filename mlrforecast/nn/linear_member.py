@@ -11,7 +11,7 @@ __all__ = ["LinearMember"]
 
 
 class LinearMember(nn.Module):
-    """Average what a network forecasts with a linear map of the context.
+    """Average what a network forecasts with a linear map of what it reads.
 
     The two err in different ways, so that their mean errs less than either. The map is not learnt
     by steps of an optimiser: while the network learns, in training mode, the network is all there
@@ -20,12 +20,12 @@ class LinearMember(nn.Module):
 
     Parameters
     ----------
-    context_length, prediction_length : int
-        Steps of the context ``T`` and of the forecast ``F``.
+    num_inputs, prediction_length : int
+        Numbers that the map reads, ``I``, and steps of the forecast, ``F``.
 
     Attributes
     ----------
-    weight : Parameter of shape (F, T)
+    weight : Parameter of shape (F, I)
         The map; it has no gradient.
     share : Tensor of shape ()
         Share of the map in the forecast, 0 to 1.
@@ -44,24 +44,24 @@ class LinearMember(nn.Module):
     True
     """
 
-    def __init__(self, context_length: int, prediction_length: int) -> None:
+    def __init__(self, num_inputs: int, prediction_length: int) -> None:
         super().__init__()
-        weight = torch.zeros(prediction_length, context_length)
+        weight = torch.zeros(prediction_length, num_inputs)
         self.weight = nn.Parameter(weight, requires_grad=False)
         self.register_buffer("share", torch.zeros(()))
         self.share: Tensor
-        # It has one size in a model of any width.
+        # It reads as many numbers in a model of any width.
         self.mup_rules = {"weight": MupRule("kept")}
 
     def forward(
-        self, values: Float[Tensor, "B T"], network: Float[Tensor, "B F"]
+        self, inputs: Float[Tensor, "B I"], network: Float[Tensor, "B F"]
     ) -> Float[Tensor, "B F"]:
         """Return the mean of both forecasts, or that of the network in training mode.
 
         Parameters
         ----------
-        values : Tensor of shape (B, T)
-            Normalised contexts, 0 where missing.
+        inputs : Tensor of shape (B, I)
+            Normalised contexts, 0 where missing, and features of covariates.
         network : Tensor of shape (B, F)
             What the network forecasts, in the same units.
 
@@ -71,7 +71,7 @@ class LinearMember(nn.Module):
         """
         if self.training:
             return network
-        mean: Tensor = network + self.share * (values @ self.weight.T - network)
+        mean: Tensor = network + self.share * (inputs @ self.weight.T - network)
         return mean
 
     def cost(self, length: int, convention: Convention) -> Cost:

@@ -20,10 +20,11 @@ def solve_linear(
 ) -> None:
     """Find the linear map of a trained model, and give it the share that the configuration says.
 
-    A ridge regression on the normalised contexts of what follows them, less what the network has
-    learnt that known covariates and the calendar add. Windows count by the size of their values,
-    and those with a missing step to forecast not at all. A model without such a map stays as it is,
-    as does one of windows that say nothing.
+    A ridge regression on the normalised contexts and their covariates of what follows them, less
+    what the network has learnt that the calendar adds. Windows count by the size of their values,
+    and those with a missing step to forecast not at all. What is penalised is the distance to the
+    map that is there: to 0 at first, and to what it was where a model learns on. A model without
+    such a map stays as it is, as does one of windows that say nothing.
 
     Parameters
     ----------
@@ -68,9 +69,9 @@ def solve_linear(
 
 @torch.inference_mode()
 def _regress(model: EncoderForecaster, store: WindowStore) -> Tensor | None:
-    """Return the weights (F, T), or None where no window says anything."""
-    config = model.config
-    size, steps = config.context_length, config.prediction_length
+    """Return the weights (F, I), or None where no window says anything."""
+    assert model.linear is not None
+    steps, size = model.linear.weight.shape
     device = next(model.parameters()).device
     squares = torch.zeros(size, size, dtype=torch.float64)
     products = torch.zeros(size, steps, dtype=torch.float64)
@@ -88,5 +89,7 @@ def _regress(model: EncoderForecaster, store: WindowStore) -> Tensor | None:
     if total == 0:
         return None
     penalty = PENALTY * total * torch.eye(size, dtype=torch.float64)
-    solution: Tensor = torch.linalg.solve(squares + penalty, products)
+    earlier = model.linear.weight.cpu().double().T
+    change = torch.linalg.solve(squares + penalty, products - squares @ earlier)
+    solution: Tensor = earlier + change
     return solution.T.float()

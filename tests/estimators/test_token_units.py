@@ -20,7 +20,7 @@ SMALL = {"prediction_length": 4, "width": 8, "num_heads": 1, "max_steps": 1, "pr
     [
         ({}, 39),  # the most that any series gives: 39 steps in patches of one
         ({"context_length": 336}, 21),
-        ({"patch_length": 4}, 84),
+        ({"patch_length": 4}, 126),
         ({"context_length": 24, "patch_length": 3}, 8),
     ],
 )

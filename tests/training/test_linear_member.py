@@ -16,7 +16,9 @@ pytestmark = pytest.mark.usefixtures("seeded")
 SIZES = {"context_length": 12, "prediction_length": 4}
 
 
-def store_of(values: np.ndarray, known: np.ndarray | None = None) -> WindowStore:
+def store_of(
+    values: np.ndarray, known: np.ndarray | None = None, calendar: bool = False
+) -> WindowStore:
     index = pd.date_range("2024-01-01", periods=len(values), freq="h")
     frame = pd.DataFrame({"y": values}, index=index)
     schema = FrameSchema()
@@ -24,7 +26,7 @@ def store_of(values: np.ndarray, known: np.ndarray | None = None) -> WindowStore
         frame["known"] = known
         schema = FrameSchema(known_covariates=("known",))
     panel = read_panel(frame, schema)
-    encoding = CovariateEncoding.fit(panel, calendar=False)
+    encoding = CovariateEncoding.fit(panel, calendar=calendar)
     return WindowStore(panel, encoding, min_context=2, **SIZES)
 
 
@@ -40,18 +42,23 @@ def walk(rows: int = 300) -> np.ndarray:
 def ridge(store: WindowStore, windows: torch.Tensor, effect: float = 0.0) -> np.ndarray:
     """Solve the regression window by window, in numpy."""
     batch = store.gather(windows)
-    squares, products, total = np.zeros((12, 12)), np.zeros((12, 4)), 0.0
-    for past, future in zip(
+    known = torch.zeros(len(windows), 0)
+    if batch.known_covariates is not None:
+        known = batch.known_covariates.flatten(1)
+    size = 12 + known.shape[1]
+    squares, products, total = np.zeros((size, size)), np.zeros((size, 4)), 0.0
+    for past, future, covariates in zip(
         batch.past_target[..., 0].double().numpy(),
         batch.future_target[..., 0].double().numpy(),
+        known.double().numpy(),
         strict=True,
     ):
-        inputs = (past - past.mean()) / past.std()
+        inputs = np.append((past - past.mean()) / past.std(), covariates)
         outputs = (future - past.mean()) / past.std() - effect
         squares += past.std() * np.outer(inputs, inputs)
         products += past.std() * np.outer(inputs, outputs)
         total += past.std()
-    return np.linalg.solve(squares + 0.2 * total * np.eye(12), products)
+    return np.linalg.solve(squares + 0.2 * total * np.eye(size), products)
 
 
 def check_solved(model: EncoderForecaster, expected: np.ndarray) -> None:
@@ -76,6 +83,20 @@ def test_the_map_solves_the_regression_and_the_network_stays(loss: str) -> None:
     assert changed == {"linear.weight", "linear.share"}
 
 
+def test_a_map_that_is_there_is_what_the_penalty_draws_to() -> None:
+    model, few = model_of(), store_of(walk(17))
+    assert model.linear is not None
+    model.linear.weight.data.normal_()
+    start = model.linear.weight.double()
+    solve_linear(model, few)
+    inputs, outputs, scale, _ = model.regression(few.gather(torch.arange(len(few))))
+    weighted = (inputs * scale).double().T
+    left = outputs.double() - inputs.double() @ start.T
+    penalty = 0.2 * scale.double().sum() * torch.eye(12, dtype=torch.float64)
+    change = torch.linalg.solve(weighted @ inputs.double() + penalty, weighted @ left)
+    assert torch.allclose(model.linear.weight.double(), start + change.T, atol=1e-4)
+
+
 def test_windows_with_a_missing_step_to_forecast_do_not_count() -> None:
     values = walk()
     values[-1] = np.nan
@@ -84,19 +105,29 @@ def test_windows_with_a_missing_step_to_forecast_do_not_count() -> None:
     check_solved(model, ridge(store, torch.arange(len(store) - 1)))
 
 
-def test_the_map_learns_what_covariates_leave() -> None:
-    """A known covariate whose effect is the same everywhere."""
-    known = np.ones(300)
-    store = store_of(walk(), known)
+def test_the_map_reads_covariates() -> None:
+    known = np.random.default_rng(1).normal(size=300)
+    store = store_of(walk() + 3 * known, known)
     model = model_of(known_cardinalities=(0, 0))
-    assert model.known_effect is not None
-    model.known_effect.forward = (
-        lambda summary, known: summary.new_full(  # type: ignore[method-assign]
-            (*summary.shape[:2], 4), 0.7
-        )
-    )
+    solve_linear(model, store)
+    check_solved(model, ridge(store, torch.arange(len(store))))
+
+
+def test_the_map_learns_what_the_calendar_leaves() -> None:
+    store = store_of(walk(), calendar=True)
+    batch = store.gather(torch.arange(1))
+    assert batch.calendar is not None
+    model = model_of(num_calendar_features=batch.calendar.shape[-1])
+    assert model.calendar_effect is not None
+    torch.nn.init.constant_(model.calendar_effect.out.bias, 0.7)
     solve_linear(model, store)
     check_solved(model, ridge(store, torch.arange(len(store)), effect=0.7))
+
+
+def test_a_regression_of_too_many_numbers_is_left_out() -> None:
+    sizes = {"context_length": 100, "patch_length": 50, "patch_stride": 50}
+    assert model_of(**sizes, past_cardinalities=(0,) * 39).linear is not None
+    assert model_of(**sizes, past_cardinalities=(0,) * 40).linear is None
 
 
 @pytest.mark.parametrize("values", [np.ones(300), np.arange(5.0)], ids=["constant", "too short"])
