@@ -164,7 +164,7 @@ class ExchangeMixin(FittedForecaster):
         >>> frame = load_dataset("synthetic").targets
         >>> forecaster = MLRForecaster(prediction_length=24, max_steps=2, progress=False).fit(frame)
         >>> {name: tuple(tensor.shape) for name, tensor in forecaster.export_inputs().items()}
-        {'context': (1, 336, 3), 'calendar': (1, 24, 8)}
+        {'context': (1, 504, 3), 'calendar': (1, 24, 8)}
         """
         check_is_fitted(self, "model_")
         panel, _ = self._context(X)
