@@ -16,7 +16,6 @@ prices", Applied Energy 293, 2021), fitted anew every day, have a mean absolute 
 """
 
 import argparse
-import json
 import os
 import shlex
 import sys
@@ -27,12 +26,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from _arguments import add_settings, read_settings
 from _rows import replace_rows
 
 from mlrforecast import MLRForecaster
 from mlrforecast._core.provenance import config_hash, device_name, versions
 from mlrforecast.benchmark._results import append_log
-from mlrforecast.benchmark._runs import CHANGE_NO_NUMBER
+from mlrforecast.benchmark._runs import settings_of
 
 DAYS = 728
 KEY = ("part", "model", "refit_days", "seed", "config_hash")
@@ -52,15 +52,9 @@ def main() -> None:
     parser.add_argument("--refit", type=int, default=28, help="days from one fit to the next")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--days", type=int, default=DAYS, help="fewer for a trial")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", dest="options",
-        help="an argument of MLRForecaster, its value as JSON",
-    )  # fmt: skip
+    add_settings(parser)
     arguments = parser.parse_args()
-    options = {
-        name: json.loads(value)
-        for name, value in (text.split("=", 1) for text in arguments.options)
-    }
+    options = read_settings(arguments.options)
     frame = read()
     part = "test" if arguments.final else "validation"
     if not arguments.final:
@@ -126,13 +120,11 @@ def measured(
         rolled.append(forecaster.backtest(frame, windows=later, refit=refit))
     seconds = time.perf_counter() - begin
     errors = [np.asarray(part.actual) - np.asarray(part.forecast) for part in rolled]
-    settings = forecaster.get_params(deep=False)
-    hidden = ("seed", *CHANGE_NO_NUMBER)
     return {
         "model": "MLRForecaster",
         "refit_days": refit,
         "seed": seed,
-        "config_hash": config_hash({k: v for k, v in settings.items() if k not in hidden}),
+        "config_hash": config_hash(settings_of(forecaster, "seed")),
         "fits": -(-days // refit),
         "context_length": forecaster.context_length_,
         "parameters": forecaster.num_parameters_,

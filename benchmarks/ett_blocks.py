@@ -10,7 +10,6 @@ MLRFORECAST_DATA::
 """
 
 import argparse
-import json
 import shlex
 import sys
 import time
@@ -19,12 +18,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from _arguments import add_settings, numbers, read_settings
 from _rows import replace_rows
 from tqdm import tqdm
 
 from mlrforecast import MLRForecaster, load_dataset
 from mlrforecast._core.provenance import config_hash, device_name, versions
-from mlrforecast.benchmark._runs import CHANGE_NO_NUMBER
+from mlrforecast.benchmark._runs import settings_of
 
 BLOCK = 2880
 BLOCKS = {
@@ -47,10 +47,7 @@ def main() -> None:
     parser.add_argument("--horizons", type=numbers, default=(96, 336))
     parser.add_argument("--blocks", type=numbers, default=tuple(range(len(BLOCKS))))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", dest="options",
-        help="an argument of MLRForecaster, its value as JSON",
-    )  # fmt: skip
+    add_settings(parser)
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     values = load_dataset(arguments.dataset).targets.iloc[: BLOCK * len(BLOCKS)]
@@ -66,17 +63,9 @@ def main() -> None:
             "versions": versions(),
             "command": f"python benchmarks/ett_blocks.py {shlex.join(sys.argv[1:])}",
         }
-        options = {
-            name: json.loads(value)
-            for name, value in (text.split("=", 1) for text in arguments.options)
-        }
+        options = read_settings(arguments.options)
         rows = measured(values, BLOCKS[block], horizon, arguments.seed, options)
         replace_rows(arguments.out / "blocks.csv", COLUMNS, [shared | row for row in rows], rank)
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Read numbers with commas between them."""
-    return tuple(int(word) for word in text.split(","))
 
 
 def measured(
@@ -93,14 +82,11 @@ def measured(
     seconds = time.perf_counter() - begin
     scored = (values - loc) / scale
     scored = scored[max(first - forecaster.context_length_, 0) : first + BLOCK]
-    settings = forecaster.get_params(deep=False)
     shared = {
         "context_length": forecaster.context_length_,
         "num_steps": forecaster.num_steps_,
         "train_seconds": round(seconds, 1),
-        "config_hash": config_hash(
-            {k: v for k, v in settings.items() if k not in (*CHANGE_NO_NUMBER, "seed")}
-        ),
+        "config_hash": config_hash(settings_of(forecaster, "seed")),
         "hardware": device_name(str(forecaster.accelerator)),
     }
     linear = forecaster.model_.linear

@@ -30,6 +30,7 @@ import neuralforecast
 import numpy as np
 import pandas as pd
 import torch
+from _arguments import numbers
 from _rows import replace_rows
 from neuralforecast import NeuralForecast
 from neuralforecast.losses.pytorch import MSE
@@ -73,11 +74,6 @@ def main() -> None:
                 row = dict(zip(KEY, key, strict=True)) | measured(model, values, horizon, seed)
                 replace_rows(path, COLUMNS, [row], rank)
                 print(*key, row["mse"], row["mae"], f"{row['train_seconds']} s", flush=True)
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """Read numbers with commas between them."""
-    return tuple(int(word) for word in text.split(","))
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ MODEL = "MLRForecaster"
 # Every run sets these itself; they are columns of the result or change no number.
 SET_BY_RUN = ("attention", "prediction_length", "progress", "seed")
 # Where a fit runs and what it tells of itself.
-CHANGE_NO_NUMBER = ("accelerator", "checkpoint_dir", "log_dir", "logger", "progress")
+_CHANGE_NO_NUMBER = ("accelerator", "checkpoint_dir", "log_dir", "logger", "progress")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,10 +137,14 @@ def limit_threads(threads: int) -> None:
 def _hash(task: Task, run: Run) -> str:
     if run.model in FLOORS:
         return config_hash({"model": run.model})
-    settings = _forecaster(task, run).get_params(deep=False)
-    hidden = (*SET_BY_RUN, *CHANGE_NO_NUMBER)
-    kept = {name: value for name, value in settings.items() if name not in hidden}
-    return config_hash(kept | {"model": run.model})
+    return config_hash(settings_of(_forecaster(task, run), *SET_BY_RUN) | {"model": run.model})
+
+
+def settings_of(forecaster: MLRForecaster, *left_out: str) -> dict[str, object]:
+    """Return the parameters that change a number, without those that are columns of their own."""
+    hidden = (*left_out, *_CHANGE_NO_NUMBER)
+    settings = forecaster.get_params(deep=False)
+    return {name: value for name, value in settings.items() if name not in hidden}
 
 
 def _forecaster(task: Task, run: Run) -> MLRForecaster:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -40,3 +41,17 @@ class ForecastBatch(NamedTuple):
     known_covariates: Float[Tensor, "B S K2"] | None = None
     static_covariates: Float[Tensor, "B K3"] | None = None
     calendar: Float[Tensor, "B F K4"] | None = None
+
+    def to(self, device: torch.device) -> "ForecastBatch":
+        """Return the batch on a device.
+
+        Parameters
+        ----------
+        device : torch.device
+            Where all tensors are to be.
+
+        Returns
+        -------
+        ForecastBatch
+        """
+        return ForecastBatch(*(None if part is None else part.to(device) for part in self))  # type: ignore[arg-type]  # the first two are tensors

@@ -87,10 +87,8 @@ class Predictor(NamedTuple):
             past_target=batch.past_target[..., channels],
             past_observed=None if observed is None else observed[..., channels],
         )
-        given = {name: tensor for name, tensor in part._asdict().items() if tensor is not None}
-        moved = ForecastBatch(**{name: tensor.to(device) for name, tensor in given.items()})
         with torch.inference_mode():
-            point, quantiles = self.model.forecast(moved)
+            point, quantiles = self.model.forecast(part.to(device))
         values = point.cpu().double().numpy()
         return values, None if quantiles is None else quantiles.cpu().double().numpy()
 

@@ -300,7 +300,7 @@ class EncoderForecaster(nn.Module):
             calendar,
         )
         centre = self.head.centre(read.encoded) + read.known_effect
-        if self.linear is not None:
+        if self.linear is not None and not self.training:
             centre = self.linear(self._linear_inputs(read), centre)
         raw = self.head(read.encoded, centre + read.calendar_effect)
         point, details = self.head.rescale(raw, read.normal.loc, read.normal.scale)
@@ -329,12 +329,13 @@ class EncoderForecaster(nn.Module):
             normal.values, observed, covariates=self._of_context(past, known), static=static
         )
         encoded: Tensor = self.backbone(tokens, key_mask)
+        summary = encoded.mean(dim=1).unflatten(0, (-1, past_target.shape[-1]))
         return _Read(
             normal,
             encoded,
             [part.flatten(1) for part in (past, known, static) if part is not None],
-            self._effect(self.known_effect, encoded, past_target.shape[-1], known),
-            self._effect(self.calendar_effect, encoded, past_target.shape[-1], calendar),
+            _effect(self.known_effect, summary, known),
+            _effect(self.calendar_effect, summary, calendar),
         )
 
     def _linear_inputs(self, read: "_Read") -> Float[Tensor, "B2 I"]:
@@ -366,16 +367,6 @@ class EncoderForecaster(nn.Module):
         shape = (batch, future, config.num_calendar_features)
         check_columns("calendar", calendar, "(B, F, K)", shape)
 
-    def _effect(
-        self, effect: nn.Module | None, encoded: Tensor, num_channels: int, known: Tensor | None
-    ) -> Tensor | float:
-        """Return what is added to the point forecast of each channel, (B * C, F), or 0."""
-        if effect is None or known is None:
-            return 0.0
-        summary = encoded.mean(dim=1).unflatten(0, (-1, num_channels))
-        added: Tensor = effect(summary, known).flatten(0, 1)
-        return added
-
     def _of_context(self, past: Tensor | None, known: Tensor | None) -> Tensor | None:
         """Return the features of covariates at the steps of the context, (B, T, E)."""
         parts = [] if past is None else [past]
@@ -398,14 +389,7 @@ class EncoderForecaster(nn.Module):
         point, details
             As :meth:`forward`.
         """
-        forecast: tuple[Tensor, Tensor | None] = self(
-            batch.past_target,
-            batch.past_observed,
-            past_covariates=batch.past_covariates,
-            known_covariates=batch.known_covariates,
-            static_covariates=batch.static_covariates,
-            calendar=batch.calendar,
-        )
+        forecast: tuple[Tensor, Tensor | None] = self(**_inputs(batch))
         return forecast
 
     def regression(
@@ -432,14 +416,7 @@ class EncoderForecaster(nn.Module):
         complete : Tensor of bool of shape (B * C, 1)
             Whether all of the future was observed.
         """
-        read = self._read(
-            batch.past_target,
-            batch.past_observed,
-            batch.past_covariates,
-            batch.known_covariates,
-            batch.static_covariates,
-            batch.calendar,
-        )
+        read = self._read(**_inputs(batch))
         normal = read.normal
         scale = normal.scale.where(normal.scale > 0, 1.0)
         outputs = (_fold(batch.future_target) - normal.loc) / scale - read.calendar_effect
@@ -527,6 +504,26 @@ def _columns(cardinalities: tuple[int, ...]) -> CovariateColumns | None:
 def _features(columns: CovariateColumns | None, covariates: Tensor | None) -> Tensor | None:
     """Return the features of some covariates, if there are any."""
     return None if columns is None else columns(covariates)
+
+
+def _effect(effect: nn.Module | None, summary: Tensor, known: Tensor | None) -> Tensor | float:
+    """Return what is added to the point forecast of each channel, (B * C, F), or 0."""
+    if effect is None or known is None:
+        return 0.0
+    added: Tensor = effect(summary, known).flatten(0, 1)
+    return added
+
+
+def _inputs(batch: ForecastBatch) -> dict[str, Any]:
+    """Return what a forecast reads of a batch, by the names of the arguments of a call."""
+    return {
+        "past_target": batch.past_target,
+        "past_observed": batch.past_observed,
+        "past_covariates": batch.past_covariates,
+        "known_covariates": batch.known_covariates,
+        "static_covariates": batch.static_covariates,
+        "calendar": batch.calendar,
+    }
 
 
 def _fold(x: Tensor) -> Tensor:

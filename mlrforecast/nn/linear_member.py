@@ -14,9 +14,9 @@ class LinearMember(nn.Module):
     """Average what a network forecasts with a linear map of what it reads.
 
     The two err in different ways, so that their mean errs less than either. The map is not learnt
-    by steps of an optimiser: while the network learns, in training mode, the network is all there
-    is. :func:`mlrforecast.training.solve_linear` then finds the map; until it has, the share of the
-    map is 0.
+    by steps of an optimiser: a model in training mode leaves it out, so that the network learns
+    alone. :func:`mlrforecast.training.solve_linear` then finds the map; until it has, the share of
+    the map is 0.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class LinearMember(nn.Module):
     Examples
     --------
     >>> import torch
-    >>> member = LinearMember(96, 24).eval()
+    >>> member = LinearMember(96, 24)
     >>> network = torch.randn(5, 24)
     >>> bool((member(torch.randn(5, 96), network) == network).all())
     True
@@ -56,7 +56,7 @@ class LinearMember(nn.Module):
     def forward(
         self, inputs: Float[Tensor, "B I"], network: Float[Tensor, "B F"]
     ) -> Float[Tensor, "B F"]:
-        """Return the mean of both forecasts, or that of the network in training mode.
+        """Return the mean of both forecasts.
 
         Parameters
         ----------
@@ -69,8 +69,6 @@ class LinearMember(nn.Module):
         -------
         Tensor of shape (B, F)
         """
-        if self.training:
-            return network
         mean: Tensor = network + self.share * (inputs @ self.weight.T - network)
         return mean
 

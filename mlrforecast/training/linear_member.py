@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from mlrforecast.data import ForecastBatch, WindowStore
+from mlrforecast.data import WindowStore
 from mlrforecast.models import EncoderForecaster
 
 __all__ = ["solve_linear"]
@@ -77,10 +77,7 @@ def _regress(model: EncoderForecaster, store: WindowStore) -> Tensor | None:
     products = torch.zeros(size, steps, dtype=torch.float64)
     total = torch.zeros((), dtype=torch.float64)
     for batch in store.evenly_spaced(_BATCH, NUM_WINDOWS):
-        given = {
-            name: part.to(device) for name, part in batch._asdict().items() if part is not None
-        }
-        inputs, outputs, scale, complete = model.regression(ForecastBatch(**given))
+        inputs, outputs, scale, complete = model.regression(batch.to(device))
         weights = scale * complete
         weighted = (inputs * weights).T
         squares += (weighted @ inputs).cpu().double()

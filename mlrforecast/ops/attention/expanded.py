@@ -125,10 +125,8 @@ def _spread(q: Tensor, k: Tensor, case: AttentionCase) -> tuple[Tensor, Tensor]:
             slots += [block] * len(copied)
             sources += [len(factors) + place for place in range(len(copied))]
         factors += _factors(case, lvl)
-    columns = list(range(ends[-1]))
     if case.divide_by_shared_levels:
-        columns = [column for end in ends for column in range(end)]
-        q, k = q[..., columns], k[..., columns]
+        q, k = (torch.cat([x[..., :end] for end in ends], -1) for x in (q, k))
     # Ids are as many as there are calls, and nothing of them may be kept.
     keep = torch.tensor if case.levels.block_sizes is None else constant
     of_level, of_block, source = (
@@ -137,7 +135,7 @@ def _spread(q: Tensor, k: Tensor, case: AttentionCase) -> tuple[Tensor, Tensor]:
     work = torch.promote_types(case.dtype, torch.float32)
     scaled = (q * constant(factors, work, case.device)).to(case.dtype)
     # One product copies all columns, where copies of few columns each are slow.
-    places = torch.arange(len(columns), device=case.device)
+    places = torch.arange(len(factors), device=case.device)
     copies = (source == places[:, None]).to(case.dtype)
     wide = []
     for narrow, ids in zip((scaled, k), case.pairs.ids(case.device), strict=True):
