@@ -301,7 +301,7 @@ class EncoderForecaster(nn.Module):
         )
         centre = self.head.centre(read.encoded) + read.known_effect
         if self.linear is not None and not self.training:
-            centre = self.linear(self._linear_inputs(read), centre)
+            centre = self.linear(_linear_inputs(read, num_channels), centre)
         raw = self.head(read.encoded, centre + read.calendar_effect)
         point, details = self.head.rescale(raw, read.normal.loc, read.normal.scale)
         point = _unfold(point, num_channels)
@@ -337,14 +337,6 @@ class EncoderForecaster(nn.Module):
             _effect(self.known_effect, summary, known),
             _effect(self.calendar_effect, summary, calendar),
         )
-
-    def _linear_inputs(self, read: "_Read") -> Float[Tensor, "B2 I"]:
-        """Put what the linear member reads of each channel side by side."""
-        values = read.normal.values
-        shared = (
-            part.repeat_interleave(len(values) // len(part), dim=0) for part in read.covariates
-        )
-        return torch.cat([values, *shared], dim=1)
 
     def _check_covariates(
         self,
@@ -423,7 +415,8 @@ class EncoderForecaster(nn.Module):
         complete = torch.ones_like(normal.scale, dtype=torch.bool)
         if batch.future_observed is not None:
             complete = _fold(batch.future_observed).all(dim=1, keepdim=True)
-        return self._linear_inputs(read), outputs, normal.scale, complete
+        inputs = _linear_inputs(read, batch.past_target.shape[-1])
+        return inputs, outputs, normal.scale, complete
 
     def loss(self, batch: ForecastBatch) -> Float[Tensor, ""]:
         """Return the training loss of a batch.
@@ -512,6 +505,14 @@ def _effect(effect: nn.Module | None, summary: Tensor, known: Tensor | None) -> 
         return 0.0
     added: Tensor = effect(summary, known).flatten(0, 1)
     return added
+
+
+def _linear_inputs(read: _Read, num_channels: int) -> Float[Tensor, "B2 I"]:
+    """Put what the linear member reads of each channel side by side."""
+    shared = (
+        part.unsqueeze(1).expand(-1, num_channels, -1).flatten(0, 1) for part in read.covariates
+    )
+    return torch.cat([read.normal.values, *shared], dim=1)
 
 
 def _inputs(batch: ForecastBatch) -> dict[str, Any]:

@@ -229,6 +229,7 @@ def test_nothing_else_changes(
     model, forecast = on_wide.model_, on_wide.predict()
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
+    learns = {name: value.requires_grad for name, value in model.named_parameters()}
     state = torch.get_rng_state()
     here = sorted(os.listdir())
     path = path_of(tmp_path, form)
@@ -240,7 +241,8 @@ def test_nothing_else_changes(
     assert sorted(os.listdir()) == here
     assert model.training
     model.eval()
-    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert any(learns.values())
+    assert {name: value.requires_grad for name, value in model.named_parameters()} == learns
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     pd.testing.assert_frame_equal(on_wide.predict(), forecast)
