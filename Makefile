@@ -82,12 +82,12 @@ test: lint ## every check that CI runs
 	$(BIN)/python $(PYTEST) -m "not long"
 	@$(MAKE) --no-print-directory test-frames
 
-test-long: $(VENV)/.dev ## the tests of a Ray cluster that take minutes each
-	$(BIN)/python -m pytest -m long
+test-long: $(VENV)/.dev ## the longest tests, of Ray clusters and ONNX files, which CI leaves out
+	$(BIN)/python $(PYTEST) -m long
 
 test-frames: $(VENV3)/.frames ## the tests of frames once more, with pandas 3 and without GluonTS
 	@$(BIN3)/python $(WHICH)
-	$(BIN3)/python $(PYTEST) $(FRAME_TESTS)
+	$(BIN3)/python $(PYTEST) $(FRAME_TESTS) -m "not slow and not long"
 
 docs: $(VENV)/.dev ## build the HTML pages into docs/_build
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Container, Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,17 @@ LEVELS = (0.1, 0.5, 0.9)
 WITHOUT_ONNX = [name for name in ("onnxscript", "onnxruntime") if find_spec(name) is None]
 NEEDS_ONNX = pytest.mark.skipif(bool(WITHOUT_ONNX), reason=f"{WITHOUT_ONNX} not installed")
 ONNX = pytest.param("onnx", marks=[NEEDS_ONNX, pytest.mark.slow])
+
+
+def forms(names: Iterable[str], often: Container[str]) -> list[Any]:
+    """Every name with both formats; ONNX, which takes half a minute, for few of them in CI."""
+    marks = {name: [NEEDS_ONNX, pytest.mark.slow] for name in names}
+    for name in names:
+        marks[name] += [] if name in often else [pytest.mark.long]
+    return [
+        *(pytest.param(name, "torch", id=f"{name}-torch") for name in names),
+        *(pytest.param(name, "onnx", marks=marks[name], id=f"{name}-onnx") for name in names),
+    ]
 
 
 def awkward() -> pd.DataFrame:
@@ -87,8 +99,7 @@ def test_contexts_are_scaled_as_arrays_are(scaling: Scaling | None) -> None:
     np.testing.assert_allclose(found.scale.numpy(), wanted.scale, rtol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["torch", ONNX])
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("loss", "form"), forms(LOSSES, {"quantile", "negative_binomial"}))
 def test_every_loss_forecasts_as_predict_does(loss: str, form: str, tmp_path: Path) -> None:
     frame = awkward()
     if loss == "negative_binomial":
@@ -119,8 +130,7 @@ def windows_of(forecaster: MLRForecaster, frame: pd.DataFrame) -> Any:
     return forecaster._predictor.windows(extended, np.arange(len(panel)), panel.lengths)
 
 
-@pytest.mark.parametrize("form", ["torch", ONNX])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "form"), forms(NAMES, {"standard", "mlr", "bilinear_btt"}))
 @pytest.mark.usefixtures("seeded")
 def test_every_score_takes_any_batch(name: str, form: str, tmp_path: Path) -> None:
     config = EncoderConfig(

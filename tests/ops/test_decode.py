@@ -24,6 +24,7 @@ def interpreted() -> dict[str, Any]:
 
 
 @needs_triton
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_equals_the_loop(name: str, interpreted: dict[str, Any]) -> None:
     result = interpreted[name]
@@ -32,6 +33,7 @@ def test_the_kernel_equals_the_loop(name: str, interpreted: dict[str, Any]) -> N
 
 
 @needs_triton
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
 def test_the_operator(name: str, interpreted: dict[str, Any]) -> None:
     assert interpreted[name] == "ok", interpreted[name]

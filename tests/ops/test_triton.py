@@ -36,6 +36,7 @@ def interpreted() -> dict[str, Any]:
 
 
 @needs_triton
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernels_equal_float64(name: str, interpreted: dict[str, Any]) -> None:
     result = interpreted[name]
@@ -44,6 +45,7 @@ def test_the_kernels_equal_float64(name: str, interpreted: dict[str, Any]) -> No
 
 
 @needs_triton
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
 def test_the_operator(name: str, interpreted: dict[str, Any]) -> None:
     assert interpreted[name] == "ok", interpreted[name]

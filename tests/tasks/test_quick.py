@@ -1,6 +1,7 @@
 """The quick files of runs of ``make bench-icl`` and ``make bench-lm`` learn, not only run."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -39,11 +40,13 @@ def test_regression_is_learnt_far_beyond_predicting_0() -> None:
 
 
 @pytest.mark.slow
-def test_language_is_learnt_beyond_the_frequencies_of_characters(tmp_path: Path) -> None:
-    # Text that every checkout has.
-    source = [ROOT / "docs", ROOT / "mlrforecast", ROOT / "benchmarks"]
+@pytest.mark.shared
+def test_language_is_learnt_beyond_the_frequencies_of_characters(
+    shared_file: Callable[[str], Path], tmp_path: Path
+) -> None:
+    source = shared_file("gutenberg_austen-emma.txt").parent
     corpus = language_model.prepare_corpus(
-        source, tmp_path, patterns=["*.md", "*.py"], max_document_chars=8192, progress=False
+        source, tmp_path, patterns=["*.txt"], max_document_chars=8192, progress=False
     )
     kind = language_model.LanguageRun
     short = {"max_steps": 100, "evaluate_every": 50}

@@ -90,7 +90,7 @@ def test_a_worker_node_is_lost(cluster: RayCluster, tmp_path: Path, expected: Tu
     assert sum(again.values()) <= TRIALS + 1
 
 
-@pytest.mark.parametrize("how", ["killed", "interrupted"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("interrupted", marks=pytest.mark.long)])
 def test_the_driver_ends_and_the_sweep_goes_on(
     how: str, cluster: RayCluster, tmp_path: Path, expected: TuneResult
 ):
@@ -128,6 +128,7 @@ def test_the_driver_ends_and_the_sweep_goes_on(
     assert sorted(os.listdir(tmp_path)) == ["notes", "sweep"]
 
 
+@pytest.mark.long
 def test_each_trial_that_fails_says_why_and_runs_again(tmp_path: Path, capfd):
     faults = {1: "raise", 2: "kill", 3: "kill once", 4: "memory", 5: "disk", 6: "nan"}
     notes = tmp_path / "notes"

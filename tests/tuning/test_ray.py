@@ -237,7 +237,7 @@ class Killer(ray_tune.schedulers.FIFOScheduler):
             os.kill(self.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("fault", ["death", "haste"])
+@pytest.mark.parametrize("fault", ["death", pytest.param("haste", marks=pytest.mark.long)])
 def test_a_process_that_is_lost_between_two_trials_costs_neither(
     fault: str, local_ray, tmp_path: Path
 ):
@@ -288,7 +288,7 @@ def test_progress_is_a_table_on_the_error_stream(local_ray, capsys):
     assert "learning_rate" in printed.err
 
 
-@pytest.mark.parametrize("searcher", ["optuna", "hyperopt"])
+@pytest.mark.parametrize("searcher", ["optuna", pytest.param("hyperopt", marks=pytest.mark.long)])
 def test_a_searcher_of_ray_chooses_the_configurations(local_ray, searcher: str, tmp_path: Path):
     space = {"learning_rate": ray_tune.loguniform(1e-4, 1e-1), "dropout": [0.0, 0.1]}
     options = {"folds": 1, "reports": 1, "searcher": searcher, "max_concurrent": 1}

@@ -101,7 +101,7 @@ def test_asha_stops_bad_trials_of_the_same_draw_and_they_stay_stopped(local_ray,
     pd.testing.assert_frame_equal(again.trials, result.trials)
 
 
-@pytest.mark.parametrize("scheduler", ["hyperband", "median"])
+@pytest.mark.parametrize("scheduler", ["hyperband", pytest.param("median", marks=pytest.mark.long)])
 def test_trials_are_stopped_or_finish_with_the_scores_of_any_sweep(local_ray, scheduler: str):
     space = {"learning_rate": {"grid_search": [3e-2, 1e-6]}}
     result = sweep(space, scheduler=scheduler)
