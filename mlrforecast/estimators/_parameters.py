@@ -304,7 +304,7 @@ def training_options(parameters: dict[str, Any], num_windows: int) -> TrainingOp
     known = {field.name for field in dataclasses.fields(TrainingOptions)}
     given = {name: value for name, value in parameters.items() if name in known}
     if given["max_steps"] is None:
-        steps = _rules.derive_steps(num_windows)
+        steps = _rules.derive_steps(num_windows, parameters["prediction_length"])
         given["max_steps"] = max(steps, given["warmup_steps"] or 0)
     if given["batch_size"] == "auto":
         given["batch_size"] = given["devices"]

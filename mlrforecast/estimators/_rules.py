@@ -18,6 +18,8 @@ NUM_TOKENS = 20
 PATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 24)
 """They divide the day of hourly series, or two days, so that tokens begin at the same hours."""
 MIN_STEPS, MAX_STEPS = 100, 2400
+SHARED_FUTURE = 48
+"""Two days of hours: windows of a longer horizon share most of what they forecast."""
 
 
 def derive_lengths(
@@ -44,13 +46,15 @@ def derive_lengths(
     return context, patch
 
 
-def derive_steps(num_windows: int) -> int:
+def derive_steps(num_windows: int, prediction_length: int) -> int:
     """Return the optimiser steps: 9 times the root of the number of windows, 100 to 2400.
 
     Neighbouring windows say nearly the same, so that ten times as many want three times as many
-    steps.
+    steps. The more so the more of the future they share: beyond 48 steps, a horizon that is four
+    times as long counts its windows for a fourth, and wants half of the steps.
     """
-    return int(min(MAX_STEPS, max(MIN_STEPS, round(9 * num_windows**0.5))))
+    counted = num_windows * min(1.0, SHARED_FUTURE / prediction_length)
+    return int(min(MAX_STEPS, max(MIN_STEPS, round(9 * counted**0.5))))
 
 
 def check_level_numbers(levels: Any) -> tuple[float, ...]:

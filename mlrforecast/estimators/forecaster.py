@@ -139,7 +139,8 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         have no effect.
     max_steps : int, optional
         Optimiser steps. Default: 9 times the square root of the number of windows, from 100
-        to 2400.
+        to 2400; of a ``prediction_length`` above 48, ``48 / prediction_length`` of the windows
+        count.
     batch_size : int or "auto"
         Windows of one series in each step. ``"auto"``: the largest power of two, from 16 to
         4096, that is estimated to fill at most 80 % of the memory there is.
@@ -299,7 +300,7 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         head_dropout: float = 0.0,
         loss: str = "quantile",
         quantile_levels: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
-        frequency_weight: float = 0.8,
+        frequency_weight: float = 0.9,
         linear_share: float = 0.5,
         backbone: nn.Module | None = None,
         max_steps: int | None = None,

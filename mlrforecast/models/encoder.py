@@ -119,7 +119,7 @@ class EncoderConfig(EncoderFields):
     head_dropout: float = 0.0
     loss: Loss = "quantile"
     quantile_levels: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-    frequency_weight: float = 0.8
+    frequency_weight: float = 0.9
     linear_share: float = 0.0
     scaling: Scaling = "standard"
     past_cardinalities: tuple[int, ...] = ()

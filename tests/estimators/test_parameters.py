@@ -167,6 +167,13 @@ def test_steps_left_open_grow_with_the_root_of_windows() -> None:
     assert fitted.num_steps_ == round(9 * windows**0.5) > 100
 
 
+def test_steps_left_open_shrink_with_the_root_of_a_long_horizon() -> None:
+    open_end = {"max_steps": None, "batch_size": 2, "prediction_length": 192, "dropout": 0.0}
+    fitted = MLRForecaster(**TINY | open_end).fit(wide(1000))
+    windows = 2 * (1000 - CONTEXT - 192 + 1)
+    assert fitted.num_steps_ == round(9 * (windows / 4) ** 0.5) > 100
+
+
 def test_first_weights_depend_on_the_seed() -> None:
     still = {"learning_rate": 1e-30, "max_steps": 1}
     first, again, other = (

@@ -40,13 +40,13 @@ def walk(rows: int = 300) -> np.ndarray:
 
 
 def ridge(store: WindowStore, windows: torch.Tensor, effect: float = 0.0) -> np.ndarray:
-    """Solve the regression window by window, in numpy."""
+    """Solve the regressions window by window, in numpy."""
     batch = store.gather(windows)
     known = torch.zeros(len(windows), 0)
     if batch.known_covariates is not None:
         known = batch.known_covariates.flatten(1)
     size = 12 + known.shape[1]
-    squares, products, total = np.zeros((size, size)), np.zeros((size, 4)), 0.0
+    pairs = []
     for past, future, covariates in zip(
         batch.past_target[..., 0].double().numpy(),
         batch.future_target[..., 0].double().numpy(),
@@ -55,10 +55,17 @@ def ridge(store: WindowStore, windows: torch.Tensor, effect: float = 0.0) -> np.
     ):
         inputs = np.append((past - past.mean()) / past.std(), covariates)
         outputs = (future - past.mean()) / past.std() - effect
-        squares += past.std() * np.outer(inputs, inputs)
-        products += past.std() * np.outer(inputs, outputs)
-        total += past.std()
-    return np.linalg.solve(squares + 0.2 * total * np.eye(size), products)
+        pairs.append((inputs, outputs, past.std()))
+    weights, found = [scale for _, _, scale in pairs], np.zeros((size, 4))
+    for _ in range(3):
+        squares, products = 0.4 * sum(weights) * np.eye(size), np.zeros((size, 4))
+        for weight, (inputs, outputs, _) in zip(weights, pairs, strict=True):
+            squares += weight * np.outer(inputs, inputs)
+            products += weight * np.outer(inputs, outputs)
+        found = np.linalg.solve(squares, products)
+        errors = [np.sqrt(np.mean((outputs - inputs @ found) ** 2)) for inputs, outputs, _ in pairs]
+        weights = [pair[2] / (error + 0.1) for pair, error in zip(pairs, errors, strict=True)]
+    return found
 
 
 def check_solved(model: EncoderForecaster, expected: np.ndarray) -> None:
@@ -89,12 +96,17 @@ def test_a_map_that_is_there_is_what_the_penalty_draws_to() -> None:
     model.linear.weight.data.normal_()
     start = model.linear.weight.double()
     solve_linear(model, few)
-    inputs, outputs, scale, _ = model.regression(few.gather(torch.arange(len(few))))
-    weighted = (inputs * scale).double().T
-    left = outputs.double() - inputs.double() @ start.T
-    penalty = 0.2 * scale.double().sum() * torch.eye(12, dtype=torch.float64)
-    change = torch.linalg.solve(weighted @ inputs.double() + penalty, weighted @ left)
-    assert torch.allclose(model.linear.weight.double(), start + change.T, atol=1e-4)
+    batch = few.gather(torch.arange(len(few)))
+    inputs, outputs, scale, _ = (part.double() for part in model.regression(batch))
+    weights, found = scale, start.T
+    for _ in range(3):
+        weighted = (inputs * weights).T
+        penalty = 0.4 * weights.sum() * torch.eye(12, dtype=torch.float64)
+        left = weighted @ (outputs - inputs @ start.T)
+        found = start.T + torch.linalg.solve(weighted @ inputs + penalty, left)
+        errors = (outputs - inputs @ found).square().mean(dim=1, keepdim=True).sqrt()
+        weights = scale / (errors + 0.1)
+    assert torch.allclose(model.linear.weight.double(), found.T, atol=1e-4)
 
 
 def test_windows_with_a_missing_step_to_forecast_do_not_count() -> None:
