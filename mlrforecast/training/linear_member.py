@@ -8,8 +8,12 @@ from mlrforecast.models import EncoderForecaster
 
 __all__ = ["solve_linear"]
 
-PENALTY = 0.4
-"""Of a squared weight, in units of the mean square of a normalised value."""
+PENALTY, COVARIATE_PENALTY = 0.4, 0.2
+"""Of a squared weight, in units of the mean square of a normalised value.
+
+Neighbouring steps of a context share their effect between them, and a covariate stands alone: the
+same penalty would take more of it.
+"""
 ROUNDS = 3
 """Regressions, each with the weights that the errors of the one before give."""
 FLOOR = 0.1
@@ -108,7 +112,9 @@ def _regress_once(
         total += weights.cpu().double().sum()
     if total == 0:
         return None
-    penalty = PENALTY * total * torch.eye(size, dtype=torch.float64)
+    penalties = torch.full((size,), COVARIATE_PENALTY, dtype=torch.float64)
+    penalties[: model.config.context_length] = PENALTY
+    penalty = total * penalties.diag()
     start = earlier.T
     solution = start + torch.linalg.solve(squares + penalty, products - squares @ start)
     found: Tensor = solution.T.to(device, torch.float32)

@@ -57,8 +57,9 @@ def ridge(store: WindowStore, windows: torch.Tensor, effect: float = 0.0) -> np.
         outputs = (future - past.mean()) / past.std() - effect
         pairs.append((inputs, outputs, past.std()))
     weights, found = [scale for _, _, scale in pairs], np.zeros((size, 4))
+    penalties = np.diag([0.4] * 12 + [0.2] * known.shape[1])
     for _ in range(3):
-        squares, products = 0.4 * sum(weights) * np.eye(size), np.zeros((size, 4))
+        squares, products = sum(weights) * penalties, np.zeros((size, 4))
         for weight, (inputs, outputs, _) in zip(weights, pairs, strict=True):
             squares += weight * np.outer(inputs, inputs)
             products += weight * np.outer(inputs, outputs)
