@@ -106,13 +106,13 @@ def test_a_run_that_another_process_wrote_is_not_repeated(tmp_path):
 
 
 def test_processes_that_write_at_once_lose_and_repeat_nothing(tmp_path):
-    """Each of three writes the same 15 rows, the header among them, as fast as it can."""
+    """Each of three writes the same 40 rows, the header among them, as fast as it can."""
     code = (
         "import sys, pathlib\n"
         "from mlrforecast.benchmark._results import RESULTS\n"
         "row = dict.fromkeys(RESULTS.columns, 1)\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
-        "for seed in range(15): RESULTS.append(pathlib.Path('r.csv'), row | {'seed': seed})\n"
+        "for seed in range(40): RESULTS.append(pathlib.Path('r.csv'), row | {'seed': seed})\n"
     )
     root = str(Path(__file__).parents[2])
     writers = [
@@ -135,7 +135,7 @@ def test_processes_that_write_at_once_lose_and_repeat_nothing(tmp_path):
         writer.communicate(timeout=60)
         assert writer.returncode == 0
     rows = RESULTS.read(tmp_path / "r.csv")
-    assert sorted(int(each["seed"]) for each in rows) == list(range(15))
+    assert sorted(int(each["seed"]) for each in rows) == list(range(40))
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
 
 

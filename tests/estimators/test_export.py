@@ -33,12 +33,13 @@ ONNX = pytest.param("onnx", marks=[NEEDS_ONNX, pytest.mark.slow])
 
 def forms(names: Iterable[str], often: Container[str]) -> list[Any]:
     """Every name with both formats; ONNX, which takes half a minute, for few of them in CI."""
-    marks = {name: [NEEDS_ONNX, pytest.mark.slow] for name in names}
-    for name in names:
-        marks[name] += [] if name in often else [pytest.mark.long]
+    rare = [*ONNX.marks, pytest.mark.long]
     return [
-        *(pytest.param(name, "torch", id=f"{name}-torch") for name in names),
-        *(pytest.param(name, "onnx", marks=marks[name], id=f"{name}-onnx") for name in names),
+        *(pytest.param(name, "torch") for name in names),
+        *(
+            pytest.param(name, "onnx", marks=ONNX.marks if name in often else rare)
+            for name in names
+        ),
     ]
 
 

@@ -128,7 +128,6 @@ def test_the_driver_ends_and_the_sweep_goes_on(
     assert sorted(os.listdir(tmp_path)) == ["notes", "sweep"]
 
 
-@pytest.mark.long
 def test_each_trial_that_fails_says_why_and_runs_again(tmp_path: Path, capfd):
     faults = {1: "raise", 2: "kill", 3: "kill once", 4: "memory", 5: "disk", 6: "nan"}
     notes = tmp_path / "notes"
