@@ -108,9 +108,11 @@ def test_pandas_2_and_3_are_allowed_and_each_has_an_environment_that_tests_it() 
     }
     assert list(at.values()) == sorted(at.values())
     words = steps[at["two/bin/python -m pytest"]].split("pytest ")[1].split()
-    folders = [word for word in words if "/" in word]
+    folders = [word for word in words if "/" in word and not word.startswith("--")]
     assert {"tests/data", "tests/estimators", "tests/frames", "mlrforecast/data"} <= set(folders)
     assert all((ROOT / folder).is_dir() for folder in folders)
+    left_out = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
+    assert all((ROOT / file).is_file() for file in left_out)
 
 
 def test_no_folder_of_the_checkout_hides_another_library() -> None:

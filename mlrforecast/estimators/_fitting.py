@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import nn
 
+from mlrforecast._core import devices
 from mlrforecast._version import __version__
 from mlrforecast.data import CovariateEncoding, Panel
 from mlrforecast.estimators import _inference, _parameters, _rules
@@ -211,7 +212,7 @@ def train_on_panel(
             watch=watch,
             team=team,
         )
-        solve_linear(model, data.store, _inference.find_device(options.accelerator))
+        solve_linear(model, data.store, devices.find_device(options.accelerator))
     return Trained(model, data.encoding, num_steps, options.batch_size)
 
 
@@ -224,7 +225,7 @@ def _check_weights(
     estimate = MemoryEstimate(
         weights=weights, gradients=weights, optimizer=2 * weights, activations=0, data=0
     )
-    check_memory(estimate, available_memory(_inference.find_device(parameters["accelerator"])))
+    check_memory(estimate, available_memory(devices.find_device(parameters["accelerator"])))
 
 
 def _surely_fits(run: Run, available: int) -> bool:
@@ -245,7 +246,7 @@ def _surely_fits(run: Run, available: int) -> bool:
 
 def _available(options: TrainingOptions) -> int:
     """Return the bytes of memory for each device."""
-    device = _inference.find_device(options.accelerator)
+    device = devices.find_device(options.accelerator)
     available = available_memory(device)
     return available if device.type == "cuda" else available // options.devices
 

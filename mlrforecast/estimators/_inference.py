@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from mlrforecast._core import devices
 from mlrforecast._core.errors import DataError
 from mlrforecast.data import CovariateEncoding, ForecastBatch, ForecastWindows, Panel
 from mlrforecast.estimators._forecasts import Forecasts, count_details
@@ -59,7 +60,7 @@ class Predictor(NamedTuple):
             details = np.empty((*point.shape, num_details))
         scales = np.empty((count, 1, channels))
         varied = np.empty(scales.shape, dtype=bool)
-        device = find_device(self.accelerator)
+        device = devices.find_device(self.accelerator)
         self.model.to(device)
         try:
             for rows in slices(count, max(1, BATCH // channels)):
@@ -91,23 +92,6 @@ class Predictor(NamedTuple):
             point, quantiles = self.model.forecast(part.to(device))
         values = point.cpu().double().numpy()
         return values, None if quantiles is None else quantiles.cpu().double().numpy()
-
-
-def find_device(accelerator: str) -> torch.device:
-    """Return the device of an accelerator's name, or say that it is not there."""
-    available = {
-        "cpu": True,
-        "gpu": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if accelerator == "auto":
-        accelerator = next(name for name in ("gpu", "mps", "cpu") if available[name])
-    if not available[accelerator]:
-        raise ValueError(
-            f"`accelerator` is {accelerator!r}, but torch finds no such device here. "
-            "Set it to 'auto' or 'cpu'."
-        )
-    return torch.device({"gpu": "cuda"}.get(accelerator, accelerator))
 
 
 def slices(count: int, size: int) -> Iterator[slice]:

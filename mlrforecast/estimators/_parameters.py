@@ -14,10 +14,11 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
+from mlrforecast._core import devices
 from mlrforecast.data import CovariateEncoding, FrameSchema, Scaling, parse_frequency
 from mlrforecast.data.gluonts import is_entry_column
 from mlrforecast.data.schema import Fill, Resample
-from mlrforecast.estimators import _inference, _rules
+from mlrforecast.estimators import _rules
 from mlrforecast.models import EncoderConfig, EncoderForecaster
 from mlrforecast.models.encoder import Loss
 from mlrforecast.nn import Encoder
@@ -199,7 +200,7 @@ def _check_training(parameters: dict[str, Any]) -> None:
             f"{parameters['logger']!r} and {parameters['log_dir']!r}."
         )
     check_loggers(parameters["logger"])
-    device = _inference.find_device(parameters["accelerator"])
+    device = devices.find_device(parameters["accelerator"])
     if parameters["precision"] == "16-mixed" and device.type == "cpu":
         raise ValueError("`precision`='16-mixed' needs a GPU; a CPU can have 'bf16-mixed'.")
     _check_devices(parameters["devices"], parameters["batch_size"], device)

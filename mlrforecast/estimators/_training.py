@@ -2,9 +2,10 @@
 
 from typing import Any, Self
 
+from mlrforecast._core import devices
 from mlrforecast.data import FileDataset, Panel, read_panel
 from mlrforecast.data.gluonts import unfold_entries
-from mlrforecast.estimators import _inference, _parameters
+from mlrforecast.estimators import _parameters
 from mlrforecast.estimators._base import FittedForecaster
 from mlrforecast.estimators._fitting import Fitted, count_memory, fit_panel, set_up
 from mlrforecast.training import MemoryEstimate, isolated_seed
@@ -204,7 +205,7 @@ class TrainingMixin(FittedForecaster):
         """
         self._validate_params()
         _parameters.check_without_data(_parameters.plain_parameters(self))
-        _inference.find_device(self.accelerator)
+        devices.find_device(self.accelerator)
 
 
 def _newest(panel: Panel, fitted: Fitted) -> Panel | None:

@@ -1,5 +1,7 @@
 """The linear regression whose forecast is averaged with that of a trained network."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -8,18 +10,21 @@ from mlrforecast.models import EncoderForecaster
 
 __all__ = ["solve_linear"]
 
-PENALTY, COVARIATE_PENALTY = 0.4, 0.2
-"""Of a squared weight, in units of the mean square of a normalised value.
+NEWEST, OLDEST, COVARIATE = 0.05, 2.05, 0.2
+"""Penalties of a squared weight, in units of the mean square of a normalised value.
 
-Neighbouring steps of a context share their effect between them, and a covariate stands alone: the
-same penalty would take more of it.
+The older a step of the context, the less it is expected to say: its penalty rises evenly from that
+of the newest step to that of the oldest one. Each covariate has one penalty.
 """
 ROUNDS = 3
 """Regressions, each with the weights that the errors of the one before give."""
 FLOOR = 0.1
 """Added to the size of an error, so that no window counts for everything."""
-NUM_WINDOWS = 2**14
-"""Neighbouring windows say nearly the same: more of them change little."""
+NUM_WINDOWS, NUM_VALUES = 2**14, 2**25
+"""Windows, and numbers of them that are held at once: 134 MB.
+
+Neighbouring windows say nearly the same: more of them change little.
+"""
 _BATCH = 512
 
 
@@ -34,15 +39,16 @@ def solve_linear(
     count less the larger their errors were: what becomes small is the sum of the root mean square
     errors of windows, not of their squares, which a few windows that nothing foretells would rule.
     What is penalised is the distance to the map that is there: to 0 at first, and to what it was
-    where a model learns on. A model without such a map stays as it is, as does one of windows that
-    say nothing.
+    where a model learns on; the more, the older the step of the context. A model without such a
+    map stays as it is, as does one of windows that say nothing.
 
     Parameters
     ----------
     model : EncoderForecaster
         The model after its last step; its map is changed in place.
     store : WindowStore
-        The windows that it has learnt from, at most 16384 of them are read, evenly spread.
+        The windows that it has learnt from. At most 16384 of them are read, evenly spread; fewer
+        where their inputs and outputs would be more than 33 million numbers.
     device : torch.device, optional
         Where to read them. Default: where the model is; it goes back there.
 
@@ -78,30 +84,35 @@ def solve_linear(
         model.linear.share.fill_(model.config.linear_share)
 
 
+@torch.inference_mode()
 def _regress(model: EncoderForecaster, store: WindowStore) -> Tensor | None:
     """Return the map (F, I), or None where no window says anything."""
     assert model.linear is not None
     earlier = model.linear.weight.cpu().double()
+    device = next(model.parameters()).device
+    # Read once for all rounds: the network goes over each of them.
+    limit = min(NUM_WINDOWS, NUM_VALUES // sum(earlier.shape))
+    batches = [model.regression(batch.to(device)) for batch in store.evenly_spaced(_BATCH, limit)]
     found: Tensor | None = None
     for _ in range(ROUNDS):
-        found = _regress_once(model, store, earlier, found)
+        found = _regress_once(batches, model.config.context_length, earlier, found)
         if found is None:
             return None
     return found
 
 
-@torch.inference_mode()
 def _regress_once(
-    model: EncoderForecaster, store: WindowStore, earlier: Tensor, last: Tensor | None
+    batches: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]],
+    context_length: int,
+    earlier: Tensor,
+    last: Tensor | None,
 ) -> Tensor | None:
     """Return the map (F, I) that is drawn to an ``earlier`` one, with weights by the ``last``."""
     steps, size = earlier.shape
-    device = next(model.parameters()).device
     squares = torch.zeros(size, size, dtype=torch.float64)
     products = torch.zeros(size, steps, dtype=torch.float64)
     total = torch.zeros((), dtype=torch.float64)
-    for batch in store.evenly_spaced(_BATCH, NUM_WINDOWS):
-        inputs, outputs, scale, complete = model.regression(batch.to(device))
+    for inputs, outputs, scale, complete in batches:
         weights = scale * complete
         if last is not None:
             errors = outputs - inputs @ last.T
@@ -112,10 +123,10 @@ def _regress_once(
         total += weights.cpu().double().sum()
     if total == 0:
         return None
-    penalties = torch.full((size,), COVARIATE_PENALTY, dtype=torch.float64)
-    penalties[: model.config.context_length] = PENALTY
+    penalties = torch.full((size,), COVARIATE, dtype=torch.float64)
+    penalties[:context_length] = torch.linspace(OLDEST, NEWEST, context_length, dtype=torch.float64)
     penalty = total * penalties.diag()
     start = earlier.T
     solution = start + torch.linalg.solve(squares + penalty, products - squares @ start)
-    found: Tensor = solution.T.to(device, torch.float32)
+    found: Tensor = solution.T.to(batches[0][0])
     return found

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from mlrforecast._core.devices import find_device
 from mlrforecast.data import ForecastBatch, WindowStore
 from mlrforecast.models import EncoderForecaster
 from mlrforecast.training.options import TrainingOptions
@@ -39,6 +40,9 @@ TRIED = (8, 16)
 KEPT = 1.5
 """Bytes that an allocator takes for each byte of short-lived tensors, as pieces that were freed do
 not fit the next ones: 0.9 to 2 of glibc, by benchmarks/results/memory."""
+
+POOLED = 1.2
+"""The same of torch's pool on a GPU, whose kernels hold less than those of the trial on a CPU."""
 
 VALIDATED = 2048
 """Validation windows that a run keeps as batches, at most."""
@@ -99,8 +103,8 @@ def estimate_memory(
 
     A copy of the model makes a training step on 8 windows and one on 16, on the CPU, in which
     every tensor is counted from its making to its end; what they hold grows in proportion to
-    the windows. Allocators need half as much again for them. Other devices may compute with other
-    kernels, which hold more or less.
+    the windows. Allocators need half as much again for them on a CPU, a fifth on a GPU, which may
+    compute with other kernels, which hold more or less.
 
     Parameters
     ----------
@@ -259,6 +263,8 @@ class _Trial:
         self.windows = sum(each.num_bytes for each in stores)
         self.num_validated = 0 if validation is None else min(VALIDATED, len(validation))
         self.num_devices = options.devices
+        on_cpu = find_device(options.accelerator).type == "cpu"
+        self.kept = KEPT if on_cpu else POOLED
         # Early stopping keeps the best of all that there is, an average included.
         copies = (1 + (options.ema_decay is not None)) * (1 + options.early_stopping)
         learned = sum(parameter.nbytes for parameter in model.parameters())
@@ -280,7 +286,7 @@ class _Trial:
             weights=self.weights,
             gradients=self.learned,
             optimizer=2 * self.learned,
-            activations=int(KEPT * max(_extrapolate(self.steps, here), self.others)),
+            activations=int(self.kept * max(_extrapolate(self.steps, here), self.others)),
             data=self.windows + (here + self.num_validated) * self.window,
         )
 

@@ -16,8 +16,9 @@ from sklearn.base import clone
 from torch import nn
 
 from mlrforecast import MLRForecaster
+from mlrforecast._core import devices
 from mlrforecast._core.errors import DataError, MissingDependencyError, ModelFileError
-from mlrforecast.estimators import _document, _fitting, _inference
+from mlrforecast.estimators import _document, _fitting
 from mlrforecast.training import MemoryEstimate
 from tests.estimators.frames import PREDICTION, TINY, long, wide
 from tests.training.runs import weights
@@ -319,7 +320,7 @@ def test_settings_that_cannot_be_are_named_before_training(
 def test_devices_that_are_not_there_are_refused(
     monkeypatch: pytest.MonkeyPatch, kind: str, there: int
 ) -> None:
-    monkeypatch.setattr(_inference, "find_device", lambda _: torch.device(kind))
+    monkeypatch.setattr(devices, "find_device", lambda _: torch.device(kind))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
     with pytest.raises(ValueError, match=f"`devices` is 4, but torch finds {there} .*'{kind}'"):
         MLRForecaster(**TINY | {"devices": 4}).check_parameters()

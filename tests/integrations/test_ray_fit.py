@@ -73,7 +73,7 @@ def test_workers_train_what_processes_of_one_machine_do(
     assert not found.model_.training
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_one_worker_trains_what_this_process_does(cluster: RayCluster, seeded: None) -> None:
     """The Ray that the process is connected to is used, and left as it is."""
     parameters = TINY | {"dropout": 0.3}

@@ -9,7 +9,7 @@ import torch
 
 from mlrforecast.data import CovariateEncoding, FrameSchema, WindowStore, read_panel
 from mlrforecast.models import EncoderConfig, EncoderForecaster
-from mlrforecast.training import solve_linear
+from mlrforecast.training import linear_member, solve_linear
 
 pytestmark = pytest.mark.usefixtures("seeded")
 
@@ -57,7 +57,8 @@ def ridge(store: WindowStore, windows: torch.Tensor, effect: float = 0.0) -> np.
         outputs = (future - past.mean()) / past.std() - effect
         pairs.append((inputs, outputs, past.std()))
     weights, found = [scale for _, _, scale in pairs], np.zeros((size, 4))
-    penalties = np.diag([0.4] * 12 + [0.2] * known.shape[1])
+    ages = [(11 - step) / 11 for step in range(12)]
+    penalties = np.diag([0.05 + 2 * age for age in ages] + [0.2] * known.shape[1])
     for _ in range(3):
         squares, products = sum(weights) * penalties, np.zeros((size, 4))
         for weight, (inputs, outputs, _) in zip(weights, pairs, strict=True):
@@ -91,6 +92,15 @@ def test_the_map_solves_the_regression_and_the_network_stays(loss: str) -> None:
     assert changed == {"linear.weight", "linear.share"}
 
 
+def test_no_more_numbers_are_held_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, model = store_of(walk()), model_of()
+    # 12 inputs and 4 outputs a window.
+    monkeypatch.setattr(linear_member, "NUM_VALUES", 16 * 40 + 15)
+    solve_linear(model, store)
+    spread = np.linspace(0, len(store) - 1, 40).round()
+    check_solved(model, ridge(store, torch.from_numpy(spread).long()))
+
+
 def test_a_map_that_is_there_is_what_the_penalty_draws_to() -> None:
     model, few = model_of(), store_of(walk(17))
     assert model.linear is not None
@@ -102,7 +112,7 @@ def test_a_map_that_is_there_is_what_the_penalty_draws_to() -> None:
     weights, found = scale, start.T
     for _ in range(3):
         weighted = (inputs * weights).T
-        penalty = 0.4 * weights.sum() * torch.eye(12, dtype=torch.float64)
+        penalty = weights.sum() * torch.linspace(2.05, 0.05, 12, dtype=torch.float64).diag()
         left = weighted @ (outputs - inputs @ start.T)
         found = start.T + torch.linalg.solve(weighted @ inputs + penalty, left)
         errors = (outputs - inputs @ found).square().mean(dim=1, keepdim=True).sqrt()
