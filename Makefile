@@ -32,10 +32,11 @@ INSTALL := -m pip install --quiet --disable-pip-version-check
 PIP := $(BIN)/python $(INSTALL)
 # A file of tests stays in one process: its fits are made once.
 PYTEST := -m pytest -n $(WORKERS) --dist loadfile
-# The packages whose signatures carry tensor shapes; checked while their tests run.
+# The packages whose signatures carry tensor shapes; checked while their tests run, once.
 SHAPED_TESTS := tests/ops tests/nn tests/models
 # What reads, resamples and writes frames, and so may differ between the releases of pandas.
-FRAME_TESTS := tests/data tests/estimators tests/frames mlrforecast/data mlrforecast/estimators
+FRAME_TESTS := tests/data tests/estimators tests/frames mlrforecast/data mlrforecast/estimators \
+	--ignore=tests/estimators/test_export.py --ignore=tests/estimators/test_resume.py
 # Says which environment runs: a failure in one only is a difference between the releases.
 WHICH := -c 'import sys, pandas; print(f"== {sys.prefix}: Python {sys.version.split()[0]}, pandas {pandas.__version__}", flush=True)'
 
@@ -79,7 +80,7 @@ lint: $(VENV)/.dev ## ruff (rules and format) and mypy
 test: lint ## every check that CI runs
 	@$(BIN)/python $(WHICH)
 	$(BIN)/python $(PYTEST) $(SHAPED_TESTS) -q --jaxtyping-packages=mlrforecast,beartype.beartype -m "not compile and not slow"
-	$(BIN)/python $(PYTEST) -m "not long"
+	$(BIN)/python $(PYTEST) $(SHAPED_TESTS:%=--shaped=%) -m "not long"
 	@$(MAKE) --no-print-directory test-frames
 
 test-long: $(VENV)/.dev ## the longest tests, of Ray clusters and ONNX files, which CI leaves out

@@ -39,6 +39,13 @@ hypothesis.settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--run-network", action="store_true", help="run tests that need the internet")
+    parser.addoption(
+        "--shaped",
+        action="append",
+        default=[],
+        metavar="FOLDER",
+        help="leave out the tests of a folder that run under the shape checker",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -50,6 +57,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    folders = [config.rootpath / folder for folder in config.getoption("--shaped")]
+    shaped = {item for item in items if _is_shaped(item, folders)}
+    config.hook.pytest_deselected(items=list(shaped))
+    items[:] = [item for item in items if item not in shaped]
     reasons = {
         "gpu": None if _gpu_needed_and_there(items) else "needs a CUDA device",
         "network": None if config.getoption("--run-network") else "needs --run-network",
@@ -59,6 +70,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marked = [item for item in items if item.get_closest_marker(mark)] if reason else []
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _is_shaped(item: pytest.Item, folders: list[Path]) -> bool:
+    """Tell whether the shape checker runs a test of some folders, which says as much of it."""
+    if not any(folder in item.path.parents for folder in folders):
+        return False
+    alone = any(item.get_closest_marker(mark) for mark in ("compile", "slow"))
+    return not alone and "own_errors" not in getattr(item, "fixturenames", ())
 
 
 def _gpu_needed_and_there(items: list[pytest.Item]) -> bool:

@@ -191,7 +191,7 @@ def _check_no_trace(expected: TuneResult, tmp_path: Path, capfd: Any) -> None:
     assert len(best.metrics_dataframe) == 4
 
 
-@pytest.mark.parametrize("through", ["address", "client"])
+@pytest.mark.parametrize("through", ["address", pytest.param("client", marks=pytest.mark.long)])
 def test_a_cluster_runs_the_same_trials(
     through: str, cluster: RayCluster, expected: TuneResult, tmp_path: Path, capfd
 ):
@@ -220,6 +220,7 @@ def test_a_sweep_that_is_done_is_told_and_not_run(local_ray, tmp_path: Path, mon
     )
 
 
+@pytest.mark.long
 def test_a_sweep_that_ran_out_of_time_goes_on(local_ray, expected: TuneResult, tmp_path: Path):
     with pytest.raises(TuningError, match="No trial finished"):
         sweep(max_time=1e-3, storage_path=tmp_path / "sweep")
