@@ -4,17 +4,19 @@
 
     python benchmarks/gpu_tests.py benchmarks/results/gpu/tests.csv
 
-One row is one test with all its cases. The exit status is that of pytest.
+One row is one test with all its cases. Further arguments name tests, as to pytest: the rows of
+others stay as they are. The exit status is that of pytest.
 """
 
-import csv
 import platform
 import sys
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from _rows import replace_rows
 
 import mlrforecast
 
@@ -40,26 +42,30 @@ class Outcomes:
             self.counts[report.nodeid.split("[")[0]][report.outcome] += 1
 
 
-def main(path: Path) -> int:
-    """Run the tests and write the record."""
+def main(path: Path, tests: Sequence[str]) -> int:
+    """Run tests, or all, and write the record."""
     if not torch.cuda.is_available():
         sys.exit("No CUDA device: there is nothing to record.")
     outcomes = Outcomes()
-    status = pytest.main(["-m", "gpu", "-q", "-p", "no:cacheprovider", *FOLDERS], [outcomes])
+    status = pytest.main(
+        ["-m", "gpu", "-q", "-p", "no:cacheprovider", *(tests or FOLDERS)], [outcomes]
+    )
     where = {
         "hardware": torch.cuda.get_device_name(),
         "versions": f"python {platform.python_version()}, torch {torch.__version__}, "
         f"mlrforecast {mlrforecast.__version__}",
         "command": f"python benchmarks/gpu_tests.py benchmarks/results/gpu/{path.name}",
     }
+    rows = [
+        {"test": test, **{name: counts[name] for name in OUTCOMES}, **where}
+        for test, counts in outcomes.counts.items()
+    ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["test", *OUTCOMES, *where], lineterminator="\n")
-        writer.writeheader()
-        for test, counts in sorted(outcomes.counts.items()):
-            writer.writerow({"test": test, **{name: counts[name] for name in OUTCOMES}, **where})
+    if not tests:
+        path.unlink(missing_ok=True)
+    replace_rows(path, ["test", *OUTCOMES, *where], rows, lambda row: row["test"])
     return int(status)
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))

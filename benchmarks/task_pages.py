@@ -180,7 +180,7 @@ def _by_rate(*columns: str):  # noqa: ANN202  # a function of the two frames
             ]
             for values, here in runs.groupby(list(columns))
         ]
-        titles = ["score" if name == "kind" else name for name in columns]
+        titles = ["score" if name == "kind" else name.replace("_", " ") for name in columns]
         return _table([*titles, *(f"{rate:g}" for rate in rates)], rows)
 
     return table
@@ -193,7 +193,7 @@ _TABLES = {
     "rates": _by_rate("kind"),
     "levels": _plain("ranks", "ranks"),
     "mup": _by_rate("parametrization", "width"),
-    "long": _plain("context_length", "context"),
+    "long": _by_rate("kind", "context_length"),
 }
 
 

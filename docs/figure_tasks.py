@@ -137,12 +137,17 @@ def _points(runs: pd.DataFrame, curves: pd.DataFrame, folder: Path) -> plt.Figur
     return figure
 
 
+def _with_rates(frame: pd.DataFrame, rates: pd.Series) -> pd.DataFrame:
+    """Add the learning rate to the kind of each run, by its hash."""
+    of_runs = frame["hash"].map(rates).map("{:g}".format)
+    return frame.assign(kind=frame["kind"] + ", rate " + of_runs)
+
+
 def _scaling(runs: pd.DataFrame, curves: pd.DataFrame, folder: Path) -> plt.Figure:
     """Draw the loss against the compute, the width and, at one width, the tokens."""
     del folder
-    rates = runs.set_index("hash")["learning_rate"].map("{:g}".format)
-    runs = runs.assign(kind=runs["kind"] + ", rate " + runs["hash"].map(rates))
-    curves = curves.assign(kind=curves["kind"] + ", rate " + curves["hash"].map(rates))
+    rates = runs.set_index("hash")["learning_rate"]
+    runs, curves = _with_rates(runs, rates), _with_rates(curves, rates)
     figure, axes = _panels(3)
     plot_scaling(runs, "paper_flops", "score", "kind", ax=axes[0])
     plot_scaling(runs, "width", "score", "kind", ax=axes[1])
@@ -197,6 +202,8 @@ def _long(runs: pd.DataFrame, curves: pd.DataFrame, folder: Path) -> plt.Figure:
     """Draw the loss against the length of the context."""
     del curves, folder
     figure, (axis,) = _panels(1)
+    runs = _with_rates(runs, runs.set_index("hash")["learning_rate"])
     plot_scaling(runs, "context_length", "score", "kind", ax=axis)
+    axis.legend(loc="upper left", frameon=False)
     axis.set_ylabel("loss, nats a token")
     return figure
