@@ -12,7 +12,7 @@ from torch import nn
 
 from mlrforecast._core import devices
 from mlrforecast._version import __version__
-from mlrforecast.data import CovariateEncoding, Panel
+from mlrforecast.data import CovariateEncoding, Panel, default_season_length
 from mlrforecast.estimators import _inference, _parameters, _rules
 from mlrforecast.estimators._paths import learn_dependence
 from mlrforecast.estimators._training_data import TrainingData, prepare
@@ -212,7 +212,8 @@ def train_on_panel(
             watch=watch,
             team=team,
         )
-        solve_linear(model, data.store, devices.find_device(options.accelerator))
+        season = parameters["season_length"] or default_season_length(panel.freq)
+        solve_linear(model, data.store, season, devices.find_device(options.accelerator))
     return Trained(model, data.encoding, num_steps, options.batch_size)
 
 

@@ -10,14 +10,17 @@ from mlrforecast.models import EncoderForecaster
 
 __all__ = ["solve_linear"]
 
-NEWEST, OLDEST, COVARIATE = 0.05, 2.05, 0.2
+SEASONS = (1, 2, 3, 7)
+"""How many of the newest seasons the means are of that the regression by seasons reads."""
+SEASONAL, NEWEST, OLDEST, COVARIATE = 0.01, 0.05, 100.0, 0.2
 """Penalties of a squared weight, in units of the mean square of a normalised value.
 
-The older a step of the context, the less it is expected to say: its penalty rises evenly from that
-of the newest step to that of the oldest one. Each covariate has one penalty.
+That of the regression by seasons is the same for all of its numbers. The older a step of the
+context, the less it is expected to say beside them: its penalty rises evenly from that of the
+newest step to that of the oldest one. Each covariate has one penalty.
 """
-ROUNDS = 3
-"""Regressions, each with the weights that the errors of the one before give."""
+ROUNDS = 2
+"""Regressions of a kind, each with the weights that the errors of the one before give."""
 FLOOR = 0.1
 """Added to the size of an error, so that no window counts for everything."""
 NUM_WINDOWS, NUM_VALUES = 2**14, 2**25
@@ -29,18 +32,27 @@ _BATCH = 512
 
 
 def solve_linear(
-    model: EncoderForecaster, store: WindowStore, device: torch.device | None = None
+    model: EncoderForecaster,
+    store: WindowStore,
+    season_length: int,
+    device: torch.device | None = None,
 ) -> None:
     """Find the linear map of a trained model, and give it the share that the configuration says.
 
     A ridge regression on the normalised contexts and their covariates of what follows them, less
-    what the network has learnt that the calendar adds. Windows count by the size of their values,
-    and those with a missing step to forecast not at all. It is solved three times, and windows
-    count less the larger their errors were: what becomes small is the sum of the root mean square
-    errors of windows, not of their squares, which a few windows that nothing foretells would rule.
-    What is penalised is the distance to the map that is there: to 0 at first, and to what it was
-    where a model learns on; the more, the older the step of the context. A model without such a
-    map stays as it is, as does one of windows that say nothing.
+    what the network has learnt that the calendar adds. What is penalised is the distance to a map
+    that is there, the more, the older the step of the context: where a model learns on, to what
+    its map was; otherwise to a regression of each step ahead on eleven numbers: the last value,
+    the mean of all values at its phase of the season, the means of the newest 1, 2, 3 and 7
+    seasons, and the means of the newest 1, 2, 3, 7 and of all values at the phase of the step
+    ahead. Where there is little to learn from, a forecast so stays near what repeats itself, and
+    begins where the context ends.
+
+    Windows count by the size of their values, and those with a missing step to forecast not at
+    all. Each regression is solved twice, and windows count less the larger their errors were: what
+    becomes small is the sum of the root mean square errors of windows, not of their squares, which
+    a few windows that nothing foretells would rule. A model without such a map stays as it is, as
+    does one of windows that say nothing.
 
     Parameters
     ----------
@@ -49,6 +61,8 @@ def solve_linear(
     store : WindowStore
         The windows that it has learnt from. At most 16384 of them are read, evenly spread; fewer
         where their inputs and outputs would be more than 33 million numbers.
+    season_length : int
+        Steps of a season. One that is longer than the context counts as none.
     device : torch.device, optional
         Where to read them. Default: where the model is; it goes back there.
 
@@ -64,7 +78,7 @@ def solve_linear(
     >>> sizes = {"context_length": 96, "prediction_length": 24}
     >>> store = WindowStore(panel, encoding, min_context=16, **sizes)
     >>> model = EncoderForecaster(EncoderConfig(linear_share=0.99, loss="mae", **sizes))
-    >>> solve_linear(model, store)
+    >>> solve_linear(model, store, season_length=24)
     >>> batch = store.gather(torch.arange(100))
     >>> bool((model.eval().forecast(batch)[0] - batch.future_target).abs().mean() < 0.5)
     True
@@ -75,7 +89,7 @@ def solve_linear(
     was_training = model.training
     model.eval().to(device or home)
     try:
-        weight = _regress(model, store)
+        weight = _regress(model, store, season_length)
     finally:
         model.train(was_training).to(home)
     if weight is not None:
@@ -85,48 +99,63 @@ def solve_linear(
 
 
 @torch.inference_mode()
-def _regress(model: EncoderForecaster, store: WindowStore) -> Tensor | None:
+def _regress(model: EncoderForecaster, store: WindowStore, season_length: int) -> Tensor | None:
     """Return the map (F, I), or None where no window says anything."""
     assert model.linear is not None
-    earlier = model.linear.weight.cpu().double()
+    start = model.linear.weight.cpu().double().T
+    size, steps = start.shape
+    context_length = model.config.context_length
     device = next(model.parameters()).device
     # Read once for all rounds: the network goes over each of them.
-    limit = min(NUM_WINDOWS, NUM_VALUES // sum(earlier.shape))
+    limit = min(NUM_WINDOWS, NUM_VALUES // (size + steps))
     batches = [model.regression(batch.to(device)) for batch in store.evenly_spaced(_BATCH, limit)]
-    found: Tensor | None = None
+    if not any(bool((scale * complete).any()) for _, _, scale, complete in batches):
+        return None
+    last: Tensor | None = None
+    if not start.any():
+        numbers = _seasonal_numbers(context_length, steps, season_length)
+        numbers = torch.nn.functional.pad(numbers, (0, size - context_length))
+        for _ in range(ROUNDS):
+            squares, products = _moments(batches, last)
+            across = numbers @ squares @ numbers.mT + SEASONAL * torch.eye(numbers.shape[1])
+            found = torch.linalg.solve(across, numbers @ products.T[..., None])
+            last = start = (numbers.mT @ found)[..., 0].T
+    penalties = torch.full((size,), COVARIATE, dtype=torch.float64)
+    penalties[:context_length] = torch.linspace(OLDEST, NEWEST, context_length, dtype=torch.float64)
     for _ in range(ROUNDS):
-        found = _regress_once(batches, model.config.context_length, earlier, found)
-        if found is None:
-            return None
-    return found
+        squares, products = _moments(batches, last)
+        left = products - squares @ start
+        last = start + torch.linalg.solve(squares + penalties.diag(), left)
+    assert last is not None
+    return last.T.to(batches[0][0])
 
 
-def _regress_once(
-    batches: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]],
-    context_length: int,
-    earlier: Tensor,
-    last: Tensor | None,
-) -> Tensor | None:
-    """Return the map (F, I) that is drawn to an ``earlier`` one, with weights by the ``last``."""
-    steps, size = earlier.shape
-    squares = torch.zeros(size, size, dtype=torch.float64)
-    products = torch.zeros(size, steps, dtype=torch.float64)
+def _seasonal_numbers(context_length: int, steps: int, season_length: int) -> Tensor:
+    """Return how each of eleven numbers is read from a context, for each step: (F, 11, T)."""
+    season = season_length if season_length <= context_length else 1
+    age = torch.arange(context_length, 0, -1).expand(steps, context_length)
+    own = (age + torch.arange(steps)[:, None]) % season == 0
+    newest = [age <= count * season for count in SEASONS]
+    levels = (age == 1, (age - 1) % season == 0, *newest)
+    read = torch.stack((*levels, *(own & part for part in newest), own), dim=1).double()
+    return read / read.sum(dim=-1, keepdim=True)
+
+
+def _moments(
+    batches: Sequence[tuple[Tensor, Tensor, Tensor, Tensor]], last: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return mean products of inputs with inputs (I, I) and outputs (I, F), weighted by a map."""
+    inputs, outputs = batches[0][:2]
+    squares = torch.zeros(inputs.shape[1], inputs.shape[1], dtype=torch.float64)
+    products = torch.zeros(inputs.shape[1], outputs.shape[1], dtype=torch.float64)
     total = torch.zeros((), dtype=torch.float64)
     for inputs, outputs, scale, complete in batches:
         weights = scale * complete
         if last is not None:
-            errors = outputs - inputs @ last.T
+            errors = outputs - inputs @ last.to(inputs)
             weights = weights / (errors.square().mean(dim=1, keepdim=True).sqrt() + FLOOR)
         weighted = (inputs * weights).T
         squares += (weighted @ inputs).cpu().double()
         products += (weighted @ outputs).cpu().double()
         total += weights.cpu().double().sum()
-    if total == 0:
-        return None
-    penalties = torch.full((size,), COVARIATE, dtype=torch.float64)
-    penalties[:context_length] = torch.linspace(OLDEST, NEWEST, context_length, dtype=torch.float64)
-    penalty = total * penalties.diag()
-    start = earlier.T
-    solution = start + torch.linalg.solve(squares + penalty, products - squares @ start)
-    found: Tensor = solution.T.to(batches[0][0])
-    return found
+    return squares / total, products / total

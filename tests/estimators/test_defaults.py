@@ -28,7 +28,7 @@ def test_defaults_are_those_of_the_estimator() -> None:
             continue
         default = parameters[field.name].default
         if field.name in ADDED:
-            assert (default, field.default) == (0.5, 0.0)
+            assert (default, field.default) == (0.75, 0.0)
         elif field.name in DERIVED:
             assert default is None
         elif field.default is dataclasses.MISSING:

@@ -82,7 +82,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop after the windows are there: the rest does not know how many series there are."""
     monkeypatch.setattr(module, "train", lambda model, store, *args, **options: len(store))
     # It reads windows in batches: calls grow with those, up to a fixed number of windows.
-    monkeypatch.setattr(module, "solve_linear", lambda model, store, device: None)
+    monkeypatch.setattr(module, "solve_linear", lambda model, store, season_length, device: None)
 
 
 @pytest.mark.usefixtures("no_training")

@@ -39,34 +39,64 @@ def walk(rows: int = 300) -> np.ndarray:
     return np.random.default_rng(0).normal(size=rows).cumsum()
 
 
-def ridge(store: WindowStore, windows: torch.Tensor, effect: float = 0.0) -> np.ndarray:
-    """Solve the regressions window by window, in numpy."""
+SEASON = 5
+
+
+def eleven_numbers(past: np.ndarray, ahead: int) -> list[float]:
+    """Return what the regression by seasons reads for one step, the first of which is 0 ahead."""
+    own = [past[-age] for age in range(1, len(past) + 1) if (age + ahead) % SEASON == 0]
+    return [
+        past[-1],
+        past[::-SEASON].mean(),
+        *(past[-count * SEASON :].mean() for count in (1, 2, 3, 7)),
+        *(float(np.mean(own[:count])) for count in (1, 2, 3, 7)),
+        float(np.mean(own)),
+    ]
+
+
+def by_season(pasts: np.ndarray, futures: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Forecast each step from eleven numbers, by weighted ridge regressions."""
+    forecasts = []
+    for ahead in range(futures.shape[1]):
+        numbers = np.array([eleven_numbers(past, ahead) for past in pasts])
+        weighted = numbers.T * weights
+        penalty = 0.01 * weights.sum() * np.eye(11)
+        found = np.linalg.solve(weighted @ numbers + penalty, weighted @ futures[:, ahead])
+        forecasts.append([eleven_numbers(column, ahead) @ found for column in np.eye(12)])
+    return np.array(forecasts).T
+
+
+def ridge(
+    store: WindowStore, windows: torch.Tensor, effect: float = 0.0, start: np.ndarray | None = None
+) -> np.ndarray:
+    """Solve the regressions in numpy, drawn to the regression by seasons or to what is given."""
     batch = store.gather(windows)
-    known = torch.zeros(len(windows), 0)
+    pasts = batch.past_target[..., 0].double().numpy()
+    means, scales = pasts.mean(axis=1, keepdims=True), pasts.std(axis=1, keepdims=True)
+    inputs = pasts = (pasts - means) / scales
+    futures = (batch.future_target[..., 0].double().numpy() - means) / scales - effect
+    penalties = [0.05 + 99.95 * (11 - step) / 11 for step in range(12)]
     if batch.known_covariates is not None:
-        known = batch.known_covariates.flatten(1)
-    size = 12 + known.shape[1]
-    pairs = []
-    for past, future, covariates in zip(
-        batch.past_target[..., 0].double().numpy(),
-        batch.future_target[..., 0].double().numpy(),
-        known.double().numpy(),
-        strict=True,
-    ):
-        inputs = np.append((past - past.mean()) / past.std(), covariates)
-        outputs = (future - past.mean()) / past.std() - effect
-        pairs.append((inputs, outputs, past.std()))
-    weights, found = [scale for _, _, scale in pairs], np.zeros((size, 4))
-    ages = [(11 - step) / 11 for step in range(12)]
-    penalties = np.diag([0.05 + 2 * age for age in ages] + [0.2] * known.shape[1])
-    for _ in range(3):
-        squares, products = sum(weights) * penalties, np.zeros((size, 4))
-        for weight, (inputs, outputs, _) in zip(weights, pairs, strict=True):
-            squares += weight * np.outer(inputs, inputs)
-            products += weight * np.outer(inputs, outputs)
-        found = np.linalg.solve(squares, products)
-        errors = [np.sqrt(np.mean((outputs - inputs @ found) ** 2)) for inputs, outputs, _ in pairs]
-        weights = [pair[2] / (error + 0.1) for pair, error in zip(pairs, errors, strict=True)]
+        known = batch.known_covariates.flatten(1).double().numpy()
+        inputs = np.hstack([pasts, known])
+        penalties += [0.2] * known.shape[1]
+    weights = scales[:, 0]
+
+    def weights_by(found: np.ndarray) -> np.ndarray:
+        errors = np.sqrt(np.square(futures - inputs @ found).mean(axis=1))
+        return np.asarray(scales[:, 0] / (errors + 0.1))
+
+    if start is None:
+        start = np.zeros((inputs.shape[1], 4))
+        for _ in range(2):
+            start[:12] = by_season(pasts, futures, weights)
+            weights = weights_by(start)
+    for _ in range(2):
+        weighted = inputs.T * weights
+        left = weighted @ (futures - inputs @ start)
+        squares = weighted @ inputs + weights.sum() * np.diag(penalties)
+        found = start + np.linalg.solve(squares, left)
+        weights = weights_by(found)
     return found
 
 
@@ -84,7 +114,7 @@ def state_of(model: EncoderForecaster) -> dict[str, torch.Tensor]:
 def test_the_map_solves_the_regression_and_the_network_stays(loss: str) -> None:
     store, model = store_of(walk()), model_of(loss=loss)
     before = state_of(model)
-    solve_linear(model.train(), store)
+    solve_linear(model.train(), store, SEASON)
     assert model.training
     check_solved(model, ridge(store, torch.arange(len(store))))
     after = state_of(model)
@@ -96,7 +126,7 @@ def test_no_more_numbers_are_held_than_there_is_room_for(monkeypatch: pytest.Mon
     store, model = store_of(walk()), model_of()
     # 12 inputs and 4 outputs a window.
     monkeypatch.setattr(linear_member, "NUM_VALUES", 16 * 40 + 15)
-    solve_linear(model, store)
+    solve_linear(model, store, SEASON)
     spread = np.linspace(0, len(store) - 1, 40).round()
     check_solved(model, ridge(store, torch.from_numpy(spread).long()))
 
@@ -105,26 +135,24 @@ def test_a_map_that_is_there_is_what_the_penalty_draws_to() -> None:
     model, few = model_of(), store_of(walk(17))
     assert model.linear is not None
     model.linear.weight.data.normal_()
-    start = model.linear.weight.double()
-    solve_linear(model, few)
-    batch = few.gather(torch.arange(len(few)))
-    inputs, outputs, scale, _ = (part.double() for part in model.regression(batch))
-    weights, found = scale, start.T
-    for _ in range(3):
-        weighted = (inputs * weights).T
-        penalty = weights.sum() * torch.linspace(2.05, 0.05, 12, dtype=torch.float64).diag()
-        left = weighted @ (outputs - inputs @ start.T)
-        found = start.T + torch.linalg.solve(weighted @ inputs + penalty, left)
-        errors = (outputs - inputs @ found).square().mean(dim=1, keepdim=True).sqrt()
-        weights = scale / (errors + 0.1)
-    assert torch.allclose(model.linear.weight.double(), found.T, atol=1e-4)
+    start = model.linear.weight.double().numpy().T
+    solve_linear(model, few, SEASON)
+    check_solved(model, ridge(few, torch.arange(len(few)), start=start))
+
+
+def test_a_season_longer_than_the_context_counts_as_none() -> None:
+    store, expected, model = store_of(walk()), model_of(), model_of()
+    assert expected.linear is not None
+    solve_linear(expected, store, 1)
+    solve_linear(model, store, 13)
+    check_solved(model, expected.linear.weight.double().numpy().T)
 
 
 def test_windows_with_a_missing_step_to_forecast_do_not_count() -> None:
     values = walk()
     values[-1] = np.nan
     store, model = store_of(values), model_of()
-    solve_linear(model, store)
+    solve_linear(model, store, SEASON)
     check_solved(model, ridge(store, torch.arange(len(store) - 1)))
 
 
@@ -132,7 +160,7 @@ def test_the_map_reads_covariates() -> None:
     known = np.random.default_rng(1).normal(size=300)
     store = store_of(walk() + 3 * known, known)
     model = model_of(known_cardinalities=(0, 0))
-    solve_linear(model, store)
+    solve_linear(model, store, SEASON)
     check_solved(model, ridge(store, torch.arange(len(store))))
 
 
@@ -143,7 +171,7 @@ def test_the_map_learns_what_the_calendar_leaves() -> None:
     model = model_of(num_calendar_features=batch.calendar.shape[-1])
     assert model.calendar_effect is not None
     torch.nn.init.constant_(model.calendar_effect.out.bias, 0.7)
-    solve_linear(model, store)
+    solve_linear(model, store, SEASON)
     check_solved(model, ridge(store, torch.arange(len(store)), effect=0.7))
 
 
@@ -157,7 +185,7 @@ def test_a_regression_of_too_many_numbers_is_left_out() -> None:
 def test_windows_that_say_nothing_leave_the_model_as_it_is(values: np.ndarray) -> None:
     model = model_of()
     before = state_of(model)
-    solve_linear(model, store_of(values))
+    solve_linear(model, store_of(values), SEASON)
     assert all(torch.equal(before[name], weight) for name, weight in state_of(model).items())
 
 
@@ -165,6 +193,6 @@ def test_windows_that_say_nothing_leave_the_model_as_it_is(values: np.ndarray) -
 def test_a_model_without_a_map_and_one_of_counts_stay_as_they_are(fields: Any) -> None:
     model = model_of(**fields)
     before = state_of(model)
-    solve_linear(model, store_of(np.abs(walk()).round()))
+    solve_linear(model, store_of(np.abs(walk()).round()), SEASON)
     assert model.linear is None
     assert all(torch.equal(before[name], weight) for name, weight in state_of(model).items())
