@@ -62,7 +62,7 @@ CONSTRAINTS: dict[str, list[Any] | str] = {
     "loss": [StrOptions(set(get_args(Loss)))],
     "quantile_levels": [tuple, list, np.ndarray],
     "frequency_weight": [Interval(Real, 0, 1, closed="both")],
-    "linear_share": [Interval(Real, 0, 1, closed="left")],
+    "linear_share": [None, Interval(Real, 0, 1, closed="left")],
     "backbone": [None, nn.Module],
     "max_steps": [None, Interval(Integral, 1, None, closed="left")],
     "batch_size": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
@@ -242,7 +242,7 @@ def check_agreement(parameters: dict[str, Any], config: EncoderConfig, schema: F
     fitted["calendar"] = config.num_calendar_features > 0 or parameters["calendar"]
     for name, value in fitted.items():
         given = parameters[name]
-        if given is None and name in ("context_length", "patch_length"):
+        if given is None and name in ("context_length", "patch_length", "linear_share"):
             continue
         if given is None and name == "patch_stride":
             given = fitted["patch_length"]
@@ -268,7 +268,11 @@ def to_config(
 ) -> EncoderConfig:
     """Fill in what is derived from the data: the only mapping from parameters to a config."""
     context_length, patch_length = derive_lengths(parameters, longest)
+    share = parameters["linear_share"]
+    if share is None:
+        share = _rules.derive_linear_share(parameters["prediction_length"])
     derived = {
+        "linear_share": share,
         "context_length": context_length,
         "patch_length": patch_length,
         "patch_stride": parameters["patch_stride"] or patch_length,

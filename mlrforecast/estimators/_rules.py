@@ -1,6 +1,7 @@
 """The written rules by which a forecaster derives what was left open."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from numbers import Real
@@ -55,6 +56,15 @@ def derive_steps(num_windows: int, prediction_length: int) -> int:
     """
     counted = num_windows * min(1.0, SHARED_FUTURE / prediction_length)
     return int(min(MAX_STEPS, max(MIN_STEPS, round(9 * counted**0.5))))
+
+
+def derive_linear_share(prediction_length: int) -> float:
+    """Return the share of the regression: half, and more of horizons beyond 48 steps.
+
+    The longer the horizon, the fewer windows a network has to learn from that do not share their
+    future: its share falls as the root of what counts of them, to 1/4 at a horizon of 192.
+    """
+    return 1.0 - 0.5 * math.sqrt(min(1.0, SHARED_FUTURE / prediction_length))
 
 
 def check_level_numbers(levels: Any) -> tuple[float, ...]:

@@ -127,12 +127,13 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
     frequency_weight : float
         Weight, 0 to 1, of the error of the forecast's Fourier coefficients in the loss; the loss
         of a distribution has no such part.
-    linear_share : float
+    linear_share : float, optional
         Share, from 0 to below 1, of a ridge regression on the context and the covariates in the
         forecast; the rest is the network's. The two err in different ways, so that their mean errs
         less than either. The regression is drawn to one by seasons, ``season_length`` steps each,
         see :func:`mlrforecast.training.solve_linear`. The network forecasts alone where the
         regression would read more than 4096 numbers, and counts (``loss="negative_binomial"``).
+        Default: ``1 - 0.5 * sqrt(48 / prediction_length)``, and 0.5 for up to 48 steps.
     backbone : Module, optional
         Any encoder called as ``backbone(tokens, key_mask)`` with tokens of shape (B, N, D) in
         and out, ``D`` being ``width``, and ``key_mask`` of shape (B, N) or None. It is copied;
@@ -302,7 +303,7 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         loss: str = "quantile",
         quantile_levels: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
         frequency_weight: float = 0.9,
-        linear_share: float = 0.75,
+        linear_share: float | None = None,
         backbone: nn.Module | None = None,
         max_steps: int | None = None,
         batch_size: int | str = 256,

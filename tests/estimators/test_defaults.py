@@ -15,7 +15,7 @@ OF_COLUMNS = {
     "static_cardinalities",
     "num_calendar_features",
 }
-# Parts beside the network, off in a configuration and on in the estimator, as the calendar is.
+# Parts beside the network, off in a configuration; the estimator derives them from the horizon.
 ADDED = {"linear_share"}
 
 
@@ -28,7 +28,7 @@ def test_defaults_are_those_of_the_estimator() -> None:
             continue
         default = parameters[field.name].default
         if field.name in ADDED:
-            assert (default, field.default) == (0.75, 0.0)
+            assert (default, field.default) == (None, 0.0)
         elif field.name in DERIVED:
             assert default is None
         elif field.default is dataclasses.MISSING:

@@ -174,6 +174,20 @@ def test_steps_left_open_shrink_with_the_root_of_a_long_horizon() -> None:
     assert fitted.num_steps_ == round(9 * (windows / 4) ** 0.5) > 100
 
 
+@pytest.mark.parametrize(
+    ("given", "horizon", "share"),
+    [(None, 6, 0.5), (None, 48, 0.5), (None, 192, 0.75), (0.3, 192, 0.3), (0.0, 6, 0.0)],
+)
+def test_the_regressions_share_grows_with_the_horizon(
+    given: float | None, horizon: int, share: float
+) -> None:
+    settings = TINY | {"prediction_length": horizon, "max_steps": 1, "linear_share": given}
+    fitted = MLRForecaster(**settings).fit(wide(300))
+    linear = fitted.model_.linear
+    assert share == (0.0 if linear is None else linear.share)
+    assert len(fitted.predict()) == horizon
+
+
 def test_first_weights_depend_on_the_seed() -> None:
     still = {"learning_rate": 1e-30, "max_steps": 1}
     first, again, other = (
