@@ -78,7 +78,8 @@ class EncoderConfig(EncoderFields):
     linear_share : float
         Share, from 0 to below 1, of a linear regression in the forecast, see
         :class:`mlrforecast.nn.LinearMember`. Counts are forecast without one, as is where it would
-        read more than 4096 numbers: a context, and the covariates of its steps and of the future.
+        read more than 4096 numbers: a context, the covariates of its steps and of the future, and
+        the calendar.
     scaling : {"standard", "robust", "mean_abs"}
         How each window is normalised, see :func:`mlrforecast.nn.instance_normalise`.
     past_cardinalities, known_cardinalities, static_cardinalities : tuple of int
@@ -237,7 +238,7 @@ class EncoderForecaster(nn.Module):
         self.head = _build_head(config, num_tokens)
         self.linear: LinearMember | None = None
         inputs = config.context_length * (1 + num_past + num_known)
-        inputs += config.prediction_length * num_known + num_static
+        inputs += config.prediction_length * num_known + num_static + config.num_calendar_features
         if config.linear_share > 0 and config.data_scaling is not None and inputs <= MAX_INPUTS:
             self.linear = LinearMember(inputs, config.prediction_length)
         self.known_effect: FutureEffect | None = None
@@ -299,10 +300,20 @@ class EncoderForecaster(nn.Module):
             static_covariates,
             calendar,
         )
-        centre = self.head.centre(read.encoded) + read.known_effect
+        tokens, key_mask = self.embedding(
+            read.normal.values,
+            read.observed,
+            covariates=self._of_context(read.past, read.known),
+            static=read.static,
+        )
+        encoded: Tensor = self.backbone(tokens, key_mask)
+        summary = encoded.mean(dim=1).unflatten(0, (-1, num_channels))
+        centre = self.head.centre(encoded)
+        centre = centre + _effect(self.known_effect, summary, read.known)
+        centre = centre + _effect(self.calendar_effect, summary, read.calendar)
         if self.linear is not None and not self.training:
             centre = self.linear(_linear_inputs(read, num_channels), centre)
-        raw = self.head(read.encoded, centre + read.calendar_effect)
+        raw = self.head(encoded, centre)
         point, details = self.head.rescale(raw, read.normal.loc, read.normal.scale)
         point = _unfold(point, num_channels)
         return point, None if details is None else _unfold(details, num_channels)
@@ -316,26 +327,19 @@ class EncoderForecaster(nn.Module):
         static_covariates: Tensor | None,
         calendar: Tensor | None,
     ) -> "_Read":
-        """Normalise contexts, encode them, and find what the future's covariates add."""
+        """Check what is given, normalise contexts, and find the features of covariates."""
         check_past(past_target, past_observed, self.config.context_length)
         given = (past_covariates, known_covariates, static_covariates, calendar)
         self._check_covariates(past_target.shape[0], *given)
         observed = None if past_observed is None else _fold(past_observed)
         normal = instance_normalise(_fold(past_target), observed, self.config.scaling)
-        past = _features(self.past_columns, past_covariates)
-        known = _features(self.known_columns, known_covariates)
-        static = _features(self.static_columns, static_covariates)
-        tokens, key_mask = self.embedding(
-            normal.values, observed, covariates=self._of_context(past, known), static=static
-        )
-        encoded: Tensor = self.backbone(tokens, key_mask)
-        summary = encoded.mean(dim=1).unflatten(0, (-1, past_target.shape[-1]))
         return _Read(
             normal,
-            encoded,
-            [part.flatten(1) for part in (past, known, static) if part is not None],
-            _effect(self.known_effect, summary, known),
-            _effect(self.calendar_effect, summary, calendar),
+            observed,
+            _features(self.past_columns, past_covariates),
+            _features(self.known_columns, known_covariates),
+            _features(self.static_columns, static_covariates),
+            calendar,
         )
 
     def _check_covariates(
@@ -399,10 +403,10 @@ class EncoderForecaster(nn.Module):
         Returns
         -------
         inputs : Tensor of shape (B * C, I)
-            Normalised contexts of all channels, 0 where missing, and the features of their
-            covariates.
+            Normalised contexts of all channels, 0 where missing, the features of their
+            covariates, and the calendar of the first step to forecast.
         outputs : Tensor of shape (B * C, F)
-            What follows them in the same units, less what the calendar adds.
+            What follows them in the same units.
         scale : Tensor of shape (B * C, 1)
             The unit, in that of the series.
         complete : Tensor of bool of shape (B * C, 1)
@@ -411,7 +415,7 @@ class EncoderForecaster(nn.Module):
         read = self._read(**_inputs(batch))
         normal = read.normal
         scale = normal.scale.where(normal.scale > 0, 1.0)
-        outputs = (_fold(batch.future_target) - normal.loc) / scale - read.calendar_effect
+        outputs = (_fold(batch.future_target) - normal.loc) / scale
         complete = torch.ones_like(normal.scale, dtype=torch.bool)
         if batch.future_observed is not None:
             complete = _fold(batch.future_observed).all(dim=1, keepdim=True)
@@ -445,19 +449,20 @@ class _Read(NamedTuple):
     ----------
     normal : Normalised
         Normalised contexts, of shape (B * C, T).
-    encoded : Tensor of shape (B * C, N, D)
-        Encoded tokens.
-    covariates : list of Tensor of shape (B, ...)
+    observed : Tensor of bool of shape (B * C, T), or None
+        True where a value was observed; None for everywhere.
+    past, known, static : Tensor of shape (B, ...), or None
         Features of the covariates of each window.
-    known_effect, calendar_effect : Tensor of shape (B * C, F), or 0
-        What they add to the network's forecast.
+    calendar : Tensor of shape (B, F, K), or None
+        Calendar of the steps to forecast.
     """
 
     normal: Normalised
-    encoded: Tensor
-    covariates: list[Tensor]
-    known_effect: Tensor | float
-    calendar_effect: Tensor | float
+    observed: Tensor | None
+    past: Tensor | None
+    known: Tensor | None
+    static: Tensor | None
+    calendar: Tensor | None
 
 
 def _build_head(config: EncoderConfig, num_tokens: int) -> PointHead:
@@ -508,11 +513,16 @@ def _effect(effect: nn.Module | None, summary: Tensor, known: Tensor | None) -> 
 
 
 def _linear_inputs(read: _Read, num_channels: int) -> Float[Tensor, "B2 I"]:
-    """Put what the linear member reads of each channel side by side."""
-    shared = (
-        part.unsqueeze(1).expand(-1, num_channels, -1).flatten(0, 1) for part in read.covariates
+    """Put what the linear member reads of each channel side by side.
+
+    Of the calendar, waves of cycles, those of the first step tell those of every later one.
+    """
+    first = None if read.calendar is None else read.calendar[:, 0]
+    shared = (part for part in (read.past, read.known, read.static, first) if part is not None)
+    by_channel = (
+        part.flatten(1).unsqueeze(1).expand(-1, num_channels, -1).flatten(0, 1) for part in shared
     )
-    return torch.cat([read.normal.values, *shared], dim=1)
+    return torch.cat([read.normal.values, *by_channel], dim=1)
 
 
 def _inputs(batch: ForecastBatch) -> dict[str, Any]:

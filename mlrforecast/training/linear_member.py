@@ -12,12 +12,13 @@ __all__ = ["solve_linear"]
 
 SEASONS = (1, 2, 3, 7)
 """How many of the newest seasons the means are of that the regression by seasons reads."""
-SEASONAL, NEWEST, OLDEST, COVARIATE = 0.01, 0.05, 100.0, 0.2
+SEASONAL, NEWEST, OLDEST, COVARIATE, CALENDAR = 0.01, 0.05, 100.0, 0.2, 1.0
 """Penalties of a squared weight, in units of the mean square of a normalised value.
 
 That of the regression by seasons is the same for all of its numbers. The older a step of the
 context, the less it is expected to say beside them: its penalty rises evenly from that of the
-newest step to that of the oldest one. Each covariate has one penalty.
+newest step to that of the oldest one. The last are those of each number of a covariate and of the
+calendar.
 """
 ROUNDS = 2
 """Regressions of a kind, each with the weights that the errors of the one before give."""
@@ -39,8 +40,8 @@ def solve_linear(
 ) -> None:
     """Find the linear map of a trained model, and give it the share that the configuration says.
 
-    A ridge regression on the normalised contexts and their covariates of what follows them, less
-    what the network has learnt that the calendar adds. What is penalised is the distance to a map
+    A ridge regression on the normalised contexts, their covariates and the calendar of what
+    follows them. What is penalised is the distance to a map
     that is there, the more, the older the step of the context: where a model learns on, to what
     its map was; otherwise to a regression of each step ahead on eleven numbers: the last value,
     the mean of all values at its phase of the season, the means of the newest 1, 2, 3 and 7
@@ -86,12 +87,11 @@ def solve_linear(
     if model.linear is None:
         return
     home = model.linear.weight.device
-    was_training = model.training
-    model.eval().to(device or home)
+    model.to(device or home)
     try:
         weight = _regress(model, store, season_length)
     finally:
-        model.train(was_training).to(home)
+        model.to(home)
     if weight is not None:
         with torch.no_grad():
             model.linear.weight.copy_(weight)
@@ -106,7 +106,6 @@ def _regress(model: EncoderForecaster, store: WindowStore, season_length: int) -
     size, steps = start.shape
     context_length = model.config.context_length
     device = next(model.parameters()).device
-    # Read once for all rounds: the network goes over each of them.
     limit = min(NUM_WINDOWS, NUM_VALUES // (size + steps))
     batches = [model.regression(batch.to(device)) for batch in store.evenly_spaced(_BATCH, limit)]
     if not any(bool((scale * complete).any()) for _, _, scale, complete in batches):
@@ -122,6 +121,7 @@ def _regress(model: EncoderForecaster, store: WindowStore, season_length: int) -
             last = start = (numbers.mT @ found)[..., 0].T
     penalties = torch.full((size,), COVARIATE, dtype=torch.float64)
     penalties[:context_length] = torch.linspace(OLDEST, NEWEST, context_length, dtype=torch.float64)
+    penalties[size - model.config.num_calendar_features :] = CALENDAR
     for _ in range(ROUNDS):
         squares, products = _moments(batches, last)
         left = products - squares @ start

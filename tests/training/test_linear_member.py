@@ -72,7 +72,6 @@ def ridge(
     store: WindowStore,
     windows: torch.Tensor,
     *,
-    effect: float = 0.0,
     start: np.ndarray | None = None,
     season: int = SEASON,
 ) -> np.ndarray:
@@ -81,12 +80,16 @@ def ridge(
     pasts = batch.past_target[..., 0].double().numpy()
     means, scales = pasts.mean(axis=1, keepdims=True), pasts.std(axis=1, keepdims=True)
     inputs = pasts = (pasts - means) / scales
-    futures = (batch.future_target[..., 0].double().numpy() - means) / scales - effect
+    futures = (batch.future_target[..., 0].double().numpy() - means) / scales
     penalties = [0.05 + 99.95 * (11 - step) / 11 for step in range(12)]
     if batch.known_covariates is not None:
         known = batch.known_covariates.flatten(1).double().numpy()
         inputs = np.hstack([pasts, known])
         penalties += [0.2] * known.shape[1]
+    if batch.calendar is not None:
+        first = batch.calendar[:, 0].double().numpy()
+        inputs = np.hstack([inputs, first])
+        penalties += [1.0] * first.shape[1]
     weights = scales[:, 0]
 
     def weights_by(found: np.ndarray) -> np.ndarray:
@@ -171,15 +174,17 @@ def test_the_map_reads_covariates() -> None:
     check_solved(model, ridge(store, torch.arange(len(store))))
 
 
-def test_the_map_learns_what_the_calendar_leaves() -> None:
-    store = store_of(walk(), calendar=True)
+def test_the_map_reads_the_calendar_of_the_first_step() -> None:
+    known = np.random.default_rng(1).normal(size=300)
+    store = store_of(walk() + np.sin(np.arange(300) / 24 * 2 * np.pi) + known, known, calendar=True)
     batch = store.gather(torch.arange(1))
     assert batch.calendar is not None
-    model = model_of(num_calendar_features=batch.calendar.shape[-1])
-    assert model.calendar_effect is not None
-    torch.nn.init.constant_(model.calendar_effect.out.bias, 0.7)
+    features = batch.calendar.shape[-1]
+    model = model_of(known_cardinalities=(0, 0), num_calendar_features=features)
     solve_linear(model, store, SEASON)
-    check_solved(model, ridge(store, torch.arange(len(store)), effect=0.7))
+    assert model.linear is not None
+    assert model.linear.weight[:, -features:].abs().max() > 0.01
+    check_solved(model, ridge(store, torch.arange(len(store))))
 
 
 def test_a_regression_of_too_many_numbers_is_left_out() -> None:
