@@ -76,8 +76,9 @@ class MLRForecaster(TrainingMixin, EvaluationMixin, ExchangeMixin, InspectionMix
         ``"MS"``, or the difference of integer time. Default: what the stamps of the longest series
         follow.
     season_length : int, optional
-        Steps of the main season, in which scaled errors and simple forecasts are counted. Default:
-        that of the frequency: 24 for hours, 12 for months, 1 for days and weeks.
+        Steps of the main season, in which scaled errors and simple forecasts are counted, and by
+        which the regression (``linear_share``) reads a context. Default: that of the frequency: 24
+        for hours, 12 for months, 1 for days and weeks.
     fill : {"missing", "zero"}, optional
         What rows hold that are absent between the first and the last of a series: missing targets,
         which are masked, or targets of 0. Default: a gap is an error.

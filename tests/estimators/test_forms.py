@@ -39,7 +39,7 @@ class TestArrays:
         assert fitted.predict(wide().to_numpy()).shape == (PREDICTION, 2)
 
     def test_without_a_calendar_they_are_forecast_as_frames_are(self) -> None:
-        plain = TINY | {"calendar": False}
+        plain = TINY | {"calendar": False, "season_length": 24}
         on_array = MLRForecaster(**plain).fit(wide().to_numpy())
         np.testing.assert_array_equal(
             on_array.predict(), MLRForecaster(**plain).fit(wide()).predict()
