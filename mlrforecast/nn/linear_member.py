@@ -61,7 +61,7 @@ class LinearMember(nn.Module):
         Parameters
         ----------
         inputs : Tensor of shape (B, I)
-            Normalised contexts, 0 where missing, and features of covariates.
+            Normalised contexts, 0 where missing, features of covariates and the calendar.
         network : Tensor of shape (B, F)
             What the network forecasts, in the same units.
 
