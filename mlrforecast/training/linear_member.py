@@ -40,14 +40,13 @@ def solve_linear(
 ) -> None:
     """Find the linear map of a trained model, and give it the share that the configuration says.
 
-    A ridge regression on the normalised contexts, their covariates and the calendar of what
-    follows them. What is penalised is the distance to a map
-    that is there, the more, the older the step of the context: where a model learns on, to what
-    its map was; otherwise to a regression of each step ahead on eleven numbers: the last value,
-    the mean of all values at its phase of the season, the means of the newest 1, 2, 3 and 7
-    seasons, and the means of the newest 1, 2, 3, 7 and of all values at the phase of the step
-    ahead. Where there is little to learn from, a forecast so stays near what repeats itself, and
-    begins where the context ends.
+    A ridge regression of what follows the contexts on the normalised contexts, their covariates and
+    the calendar of the first step. What is penalised is the distance to a map that is there, the
+    more, the older the step of the context: where a model learns on, to what its map was; otherwise
+    to a regression of each step ahead on eleven numbers: the last value, the mean of all values at
+    its phase of the season, the means of the newest 1, 2, 3 and 7 seasons, and the means of the
+    newest 1, 2, 3, 7 and of all values at the phase of the step ahead. Where there is little to
+    learn from, a forecast so stays near what repeats itself, and begins where the context ends.
 
     Windows count by the size of their values, and those with a missing step to forecast not at
     all. Each regression is solved twice, and windows count less the larger their errors were: what
